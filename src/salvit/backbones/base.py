@@ -1,0 +1,59 @@
+"""What every backbone gives: raw tokens on a grid.
+
+Letters: B images · C channels · H, W cells of the grid.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Features of a batch of images, at one or more strides."""
+
+    levels: tuple[Tensor, ...]
+    """Each (B, C, H, W); the finest grid first."""
+    attentiveness: Tensor | None = None
+    """(B, H, W): how much the class token attends to each patch in one chosen block, where that was asked for."""
+
+    def joined(self, *, normalise: bool = False) -> Tensor:
+        """All levels on the finest grid, channels one after another: (B, ΣC, H, W).
+
+        With ``normalise`` each level's vectors are made unit length first, so that none outweighs another.
+        """
+        grid_hw = self.levels[0].shape[-2:]
+        levels = [F.normalize(level, dim=1) if normalise else level for level in self.levels]
+        raised = [
+            level
+            if level.shape[-2:] == grid_hw
+            else F.interpolate(level, size=grid_hw, mode="bilinear", align_corners=False)
+            for level in levels
+        ]
+        return torch.cat(raised, dim=1)
+
+
+class Backbone(nn.Module):
+    """A network that turns RGB images in [0, 1] into :class:`Tokens`; it normalises colours itself."""
+
+    name: str
+    stride: int
+    """Input pixels per cell of the finest grid."""
+    size_multiple: int
+    """The input side must be a multiple of this."""
+    channels: int
+    """Channels of ``joined()``."""
+    default_size: int
+    """The input side that it is used at where nothing else is asked for."""
+
+    def check_size(self, images: Tensor) -> None:
+        """Refuse an input whose sides do not fit the grid."""
+        height, width = images.shape[-2:]
+        if height % self.size_multiple or width % self.size_multiple:
+            raise ValueError(
+                f"{self.name} takes images whose sides are multiples of {self.size_multiple} pixels, got {height}×{width}"
+            )

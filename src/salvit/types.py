@@ -1,0 +1,158 @@
+"""The words that all parts share: what a data set states, what a detector takes and what it gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from salvit.geometry import Fit, Window
+
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One annotated object of a data set.
+
+    A point outside its image has ``v = 0`` and is not moved; missing is ``v = 0``, never a special coordinate.
+    """
+
+    id: str
+    """``file#index``: unique in its data set."""
+    path: Path
+    """The image file."""
+    species: str
+    """Species or category."""
+    names: tuple[str, ...]
+    """Keypoint names, N of them."""
+    points: FloatArray
+    """(N, 2) in image pixels."""
+    v: npt.NDArray[np.int64]
+    """(N,) 0 not labelled, 1 hidden but labelled, 2 visible."""
+    box: Window | None
+    """xyxy in edge coordinates of the image."""
+    is_box_from_points: bool = False
+    """The box is the hull of the points plus 10 %, because the data set states none."""
+
+    @property
+    def visible(self) -> BoolArray:
+        """(N,) which keypoints are labelled: v > 0."""
+        return self.v > 0
+
+
+@dataclass(frozen=True, slots=True)
+class FittedImage:
+    """An image scaled and padded to a detector's input, and the way back."""
+
+    pixels: npt.NDArray[np.uint8]
+    """(S, S, 3) RGB."""
+    fit: Fit
+    """How it was fitted."""
+    source: str = ""
+    """Where it came from, for messages."""
+    saliency: npt.NDArray[np.float32] | None = None
+    """(S, S) in [0, 1], or None where none was made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A marked picture: what a person gives a detector to learn from."""
+
+    image: FittedImage
+    names: tuple[str, ...]
+    points_input: FloatArray
+    """(N, 2) in the frame of ``image``."""
+    visible: BoolArray
+    """(N,) which of the points are marked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """What a detector keeps of a batch of images: enough to locate any keypoint in them."""
+
+    features: Tensor
+    """(B, D, H, W) tokens on a grid."""
+    fits: tuple[Fit, ...]
+    """B of them."""
+    saliency: Tensor | None = None
+    """(B, H, W) on the token grid, where the detector uses one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """Keypoints that were learnt from K marked pictures (shots)."""
+
+    vectors: Tensor
+    """(K, N, D) one vector for each shot and keypoint."""
+    mask: Tensor
+    """(K, N) bool: which shots have which keypoint."""
+    names: tuple[str, ...]
+    model: str
+    """Name of the detector that made it."""
+    weights_sha256: str
+    """Hash of the detector's weights: a pack fits only those."""
+    skeleton: tuple[tuple[str, str], ...] = ()
+    """Pairs of names to link in drawings."""
+    pairs: tuple[tuple[str, str], ...] = ()
+    """Left/right pairs of names."""
+    extra: Mapping[str, Tensor] = field(default_factory=dict)
+    """Further tensors of the method, named ``method.…``."""
+    version: str = ""
+    """Version of salvit that made it."""
+
+    @property
+    def known(self) -> Tensor:
+        """(N,) bool: keypoints that at least one shot has."""
+        return self.mask.any(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """Where a detector finds N keypoints in B images, in pixels of each image."""
+
+    names: tuple[str, ...]
+    points: FloatArray
+    """(B, N, 2)."""
+    scores: FloatArray
+    """(B, N) in [0, 1]: how well the place fits the examples."""
+    presence: FloatArray
+    """(B, N) in [0, 1]: the probability that the keypoint is there at all."""
+    covariances: FloatArray
+    """(B, N, 2, 2) in square pixels."""
+    known: BoolArray
+    """(N,) False where no example has the keypoint: it is not located, and its other values mean nothing."""
+
+
+class Detector(Protocol):
+    """What the command line, the page, evaluation and transduction ask of every method."""
+
+    name: str
+    input_size: int
+    weights_sha256: str
+
+    def encode(self, images: Sequence[FittedImage]) -> Encoded:
+        """Images to features."""
+        ...
+
+    def learn(self, examples: Sequence[Example]) -> Pack:
+        """Marked pictures to a pack."""
+        ...
+
+    def locate(self, pack: Pack, encoded: Encoded) -> Prediction:
+        """Find the keypoints of a pack in encoded images."""
+        ...
+
+    def detect(self, pack: Pack, images: Sequence[FittedImage]) -> Prediction:
+        """:meth:`locate` after :meth:`encode`."""
+        ...
+
+    def explain(self, pack: Pack, image: FittedImage) -> dict[str, npt.NDArray[np.float32]]:
+        """Maps that show why: each (H, W) or (N, H, W), by name."""
+        ...
