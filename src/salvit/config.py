@@ -53,7 +53,9 @@ def _convert(value: Any, hint: Any, at: str) -> Any:
         inner = [options[0]] * len(value) if options[-1] is Ellipsis else list(options)
         if len(inner) != len(value):
             raise ValueError(f"setting {at!r}: expected {len(inner)} values, got {value!r}")
-        return tuple(_convert(item, hint_, f"{at}[{i}]") for i, (item, hint_) in enumerate(zip(value, inner, strict=True)))
+        return tuple(
+            _convert(item, hint_, f"{at}[{i}]") for i, (item, hint_) in enumerate(zip(value, inner, strict=True))
+        )
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if not isinstance(hint, type) or type(value) is not hint:

@@ -6,11 +6,12 @@ the point (0, 0) and covers the square from −0.5 to +0.5; scaling therefore ac
 x lies at edge coordinate x + 0.5.
 
 Only this file scales points. Frames, as they appear in names: ``points_image`` (pixels of the file as it is shown,
-EXIF rotation applied), ``points_input`` (pixels of the square that a network sees), ``points_grid`` (cells of its grid).
+EXIF rotation applied), ``points_input`` (pixels of the square that a network sees), ``points_grid`` (cells).
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -45,17 +46,74 @@ class Fit:
     def to_input(self, points_image: npt.ArrayLike) -> Array:
         """Map points (..., 2) of the image into the input."""
         edges = np.asarray(points_image, dtype=np.float64) + 0.5 - np.array(self.window[:2])
-        return edges * self.scale_xy + np.array(self.pad_xy) - 0.5
+        return np.asarray(edges * self.scale_xy + np.array(self.pad_xy) - 0.5)
 
     def to_image(self, points_input: npt.ArrayLike) -> Array:
         """Map points (..., 2) of the input back into the image."""
         edges = np.asarray(points_input, dtype=np.float64) + 0.5 - np.array(self.pad_xy)
-        return edges / self.scale_xy + np.array(self.window[:2]) - 0.5
+        return np.asarray(edges / self.scale_xy + np.array(self.window[:2]) - 0.5)
 
     def covariance_to_image(self, covariance_input: npt.ArrayLike) -> Array:
         """Map covariances (..., 2, 2) of the input back into the image."""
         inverse = 1.0 / self.scale_xy
         return np.asarray(covariance_input, dtype=np.float64) * np.outer(inverse, inverse)
+
+
+@dataclass(frozen=True, slots=True)
+class Affine:
+    """A straight-lined change of frame: x' = a x + b y + c, y' = d x + e y + f, in edge coordinates.
+
+    PIL's affine transform works in edge coordinates too: it takes the values of the inverse.
+    """
+
+    values: tuple[float, float, float, float, float, float]
+    """(a, b, c, d, e, f)."""
+
+    def apply(self, points: npt.ArrayLike) -> Array:
+        """Map points (..., 2), given and returned as points (pixel centres are integers)."""
+        a, b, c, d, e, f = self.values
+        edges = np.asarray(points, dtype=np.float64) + 0.5
+        return edges @ np.array([[a, d], [b, e]]) + np.array([c, f]) - 0.5
+
+    def bounds(self, window: Window) -> Window:
+        """The smallest upright window that holds a window's four corners after the change."""
+        x1, y1, x2, y2 = window
+        corners = self.apply(np.array([[x1, y1], [x2, y1], [x1, y2], [x2, y2]]) - 0.5) + 0.5
+        low, high = corners.min(0), corners.max(0)
+        return (float(low[0]), float(low[1]), float(high[0]), float(high[1]))
+
+    def then(self, later: Affine) -> Affine:
+        """This change followed by another."""
+        a, b, c, d, e, f = self.values
+        p, q, r, s, t, u = later.values
+        return Affine(
+            (p * a + q * d, p * b + q * e, p * c + q * f + r, s * a + t * d, s * b + t * e, s * c + t * f + u)
+        )
+
+    def inverse(self) -> Affine:
+        """The way back."""
+        a, b, c, d, e, f = self.values
+        det = a * e - b * d
+        if det == 0:
+            raise ValueError(f"the affine change {self.values} flattens the plane and has no inverse")
+        return Affine(
+            (e / det, -b / det, (b * f - c * e) / det, -d / det, a / det, (c * d - a * f) / det),
+        )
+
+
+def affine_of_fit(fit: Fit) -> Affine:
+    """The change from image to input that a fit makes."""
+    (scale_x, scale_y), (x1, y1), (pad_x, pad_y) = fit.scale_xy, fit.window[:2], fit.pad_xy
+    return Affine((float(scale_x), 0.0, float(pad_x - x1 * scale_x), 0.0, float(scale_y), float(pad_y - y1 * scale_y)))
+
+
+def affine_turn(degrees: float, image_hw: tuple[int, int], *, is_flipped: bool = False) -> Affine:
+    """Turn an image about its centre, counter-clockwise as it is seen, after mirroring it left to right if asked."""
+    height, width = image_hw
+    angle = math.radians(degrees)
+    cos, sin, x, y = math.cos(angle), math.sin(angle), width / 2, height / 2
+    turn = Affine((cos, sin, x - cos * x - sin * y, -sin, cos, y + sin * x - cos * y))
+    return Affine((-1.0, 0.0, float(width), 0.0, 1.0, 0.0)).then(turn) if is_flipped else turn
 
 
 def fit_square(window: Window, size: int) -> Fit:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor
 
 from salvit.geometry import Fit, Window
+
+if TYPE_CHECKING:  # so that processes that only read data start without torch
+    from torch import Tensor
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -40,6 +42,8 @@ class Record:
     """xyxy in edge coordinates of the image."""
     is_box_from_points: bool = False
     """The box is the hull of the points plus 10 %, because the data set states none."""
+    image_hw: tuple[int, int] | None = None
+    """Height and width of the image, where the reader knew them."""
 
     @property
     def visible(self) -> BoolArray:

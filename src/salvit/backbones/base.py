@@ -57,3 +57,7 @@ class Backbone(nn.Module):
             raise ValueError(
                 f"{self.name} takes images whose sides are multiples of {self.size_multiple} pixels, got {height}×{width}"
             )
+
+    def key_of_file(self, key: str) -> str | None:
+        """The parameter that a key of a published weight file belongs to; None for parts that are not used."""
+        return key

@@ -1,0 +1,46 @@
+"""Backbones: image batch → raw tokens on a grid."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from salvit.backbones.base import Backbone, Tokens
+
+__all__ = ["Backbone", "BackboneName", "Tokens", "build_backbone"]
+
+BackboneName = Literal["lite0", "dinov2-s14"]
+
+
+def build_backbone(
+    name: str,
+    weights: str | Path | None = "pretrained",
+    *,
+    attention_block: int | None = None,
+    whole: bool = False,
+) -> Backbone:
+    """Build a frozen backbone in eval mode.
+
+    Args:
+        name: ``lite0`` or ``dinov2-s14``.
+        weights: ``pretrained`` (must be present: see ``salvit weights``), a file, or None for random ones.
+        attention_block: For transformers: the block whose class-token attention is given beside the tokens.
+        whole: Run every block, not only those that give the best features.
+    """
+    from salvit.backbones.dinov2 import DinoV2
+    from salvit.backbones.files import load_weights, read_weights
+    from salvit.backbones.lite0 import Lite0
+    from salvit.backbones.weights import require_weights
+
+    backbone: Backbone
+    match name:
+        case "lite0":
+            backbone = Lite0()
+        case "dinov2-s14":
+            backbone = DinoV2(num_blocks=12 if whole else 10, attention_block=attention_block)
+        case _:
+            raise ValueError(f"unknown backbone {name!r}; known: lite0, dinov2-s14")
+    if weights is not None:
+        path = require_weights(name) if weights == "pretrained" else Path(weights)
+        load_weights(backbone, read_weights(path), str(path))
+    return backbone.requires_grad_(False).eval()

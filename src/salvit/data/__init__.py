@@ -1,0 +1,1 @@
+"""Data: image files, annotation formats, splits and episodes."""
