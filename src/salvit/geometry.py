@@ -73,7 +73,8 @@ class Affine:
         """Map points (..., 2), given and returned as points (pixel centres are integers)."""
         a, b, c, d, e, f = self.values
         edges = np.asarray(points, dtype=np.float64) + 0.5
-        return edges @ np.array([[a, d], [b, e]]) + np.array([c, f]) - 0.5
+        x, y = edges[..., 0], edges[..., 1]
+        return np.stack([a * x + b * y + c, d * x + e * y + f], -1) - 0.5
 
     def bounds(self, window: Window) -> Window:
         """The smallest upright window that holds a window's four corners after the change."""

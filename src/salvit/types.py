@@ -134,6 +134,35 @@ class Prediction:
     """(N,) False where no example has the keypoint: it is not located, and its other values mean nothing."""
 
 
+@dataclass(frozen=True, slots=True)
+class Detection:
+    """What was found in one image file: one row of a :class:`Prediction`, with the file that it belongs to."""
+
+    path: Path
+    image_hw: tuple[int, int]
+    names: tuple[str, ...]
+    points: FloatArray
+    """(N, 2) in image pixels."""
+    scores: FloatArray
+    """(N,)."""
+    presence: FloatArray
+    """(N,)."""
+    covariances: FloatArray
+    """(N, 2, 2)."""
+    located: BoolArray
+    """(N,) False where the detector abstains: the keypoint is unknown to the pack, or too uncertain."""
+    box: Window | None = None
+    """The box that was searched, where one was given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An image file that could not be searched, and why."""
+
+    path: Path
+    reason: str
+
+
 class Detector(Protocol):
     """What the command line, the page, evaluation and transduction ask of every method."""
 
