@@ -63,6 +63,8 @@ class FittedImage:
     """Where it came from, for messages."""
     saliency: npt.NDArray[np.float32] | None = None
     """(S, S) in [0, 1], or None where none was made."""
+    image_hw: tuple[int, int] | None = None
+    """Size of the whole image that it was taken from, where that is known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,7 +84,7 @@ def fit_image(image: Image.Image, size: int, window: Window | None = None, sourc
     full_hw = (image.height, image.width)
     window = whole_window(full_hw) if window is None else clip_window(window, full_hw)
     fit = fit_square(window, size)
-    return FittedImage(fit_pixels(image, fit), fit, source)
+    return FittedImage(fit_pixels(image, fit), fit, source, image_hw=full_hw)
 
 
 def fit_pixels(image: Image.Image, fit: Fit) -> np.ndarray[tuple[int, int, int], np.dtype[np.uint8]]:
@@ -108,7 +108,7 @@ def read_and_fit(
         image = read_image(path, max_pixels=max_pixels, at_least=size)
         fit = fit_square(whole_window(full_hw), size)
         decoded = Fit(whole_window((image.height, image.width)), size, fit.inner_hw, fit.pad_xy)
-        return FittedImage(fit_pixels(image, decoded), fit, str(path))
+        return FittedImage(fit_pixels(image, decoded), fit, str(path), image_hw=full_hw)
     image = read_image(path, max_pixels=max_pixels)
     full_hw = (image.height, image.width)
     window = clip_window(grow_window(clip_window(box, full_hw), margin), full_hw)
