@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -60,7 +61,6 @@ class DetectionWriter:
 def open_detections(path: Path, pack: Pack, *, overwrite: bool = False) -> Iterator[DetectionWriter]:
     """Open a detection file for writing; whatever ends the work, what was found until then is in the file."""
     check_output(path, overwrite)
-    path.parent.mkdir(parents=True, exist_ok=True)
     spool_path = path.with_name(f".{path.name}.{os.getpid()}.spool.jsonl")
     with spool_path.open("w", encoding="utf-8") as spool:
         writer = DetectionWriter(path, pack, spool)
@@ -77,11 +77,12 @@ def check_output(path: Path, overwrite: bool) -> None:
         raise ValueError(f"{path} is a folder; expected the name of a file to write")
     if path.exists() and not overwrite:
         raise FileExistsError(f"{path} exists; choose another name, or add --overwrite")
-    folder = path.parent
-    while not folder.exists():
-        folder = folder.parent
-    if not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise PermissionError(f"cannot write {path}: {folder} is not a folder that you may write to")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as problem:
+        raise PermissionError(f"cannot write {path}: {path.parent} is not a folder that you may write to") from problem
 
 
 def image_row(detection: Detection, number: int, file_name: str) -> dict[str, Any]:

@@ -108,7 +108,7 @@ class _Canvas:
 
     def polygon(self, outline: FloatArray, colour: Colour) -> None:
         corners = [self.at(point) for point in outline]
-        self.pen.polygon(corners, fill=(*colour, 46))
+        self.pen.polygon(corners, fill=(*colour, 30))
         self.pen.line([*corners, corners[0]], fill=(*colour, 220), width=round(1.2 * self.unit), joint="curve")
 
     def cross(self, point: FloatArray, colour: Colour) -> None:

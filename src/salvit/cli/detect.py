@@ -151,6 +151,8 @@ def _print_table(shown: list[Detection], total: int) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    if not shown:
+        return
     table = Table("picture", "keypoint", "x", "y", "± px", "score", title="points found", title_justify="left")
     for column in table.columns[2:]:
         column.justify = "right"

@@ -39,10 +39,6 @@ def read_image(path: Path, *, max_pixels: int = MAX_PIXELS, at_least: int | None
         OSError: The file is missing, is not an image, or is broken.
         ValueError: It is larger than ``max_pixels``, or is a video.
     """
-    if path.suffix.lower() in VIDEO_SUFFIXES:
-        raise ValueError(
-            f"{path} is a video; extract its frames first, for example: ffmpeg -i {path.name} -vf fps=5 frames/%05d.jpg"
-        )
     image = _open(path, max_pixels)
     with image:
         if at_least is not None and image.format == "JPEG":
@@ -122,6 +118,10 @@ def _open(path: Path, max_pixels: int) -> Image.Image:
         raise FileNotFoundError(f"{path} {what}; expected an image file")
     if path.stat().st_size == 0:
         raise OSError(f"{path}: the file is empty (0 bytes)")
+    if path.suffix.lower() in VIDEO_SUFFIXES:
+        raise ValueError(
+            f"{path} is a video; extract its frames first, for example: ffmpeg -i {path.name} -vf fps=5 frames/%05d.jpg"
+        )
     if path.suffix.lower() in (".heic", ".heif"):
         _register_heif(path)
     try:
