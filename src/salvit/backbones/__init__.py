@@ -9,7 +9,7 @@ from salvit.backbones.base import Backbone, Tokens
 
 __all__ = ["Backbone", "BackboneName", "Tokens", "build_backbone"]
 
-BackboneName = Literal["lite0", "dinov2-s14"]
+BackboneName = Literal["lite0", "dinov2-s14", "dino-s16", "resnet50"]
 
 
 def build_backbone(
@@ -18,18 +18,22 @@ def build_backbone(
     *,
     attention_block: int | None = None,
     whole: bool = False,
+    layer4_blocks: int = 3,
 ) -> Backbone:
     """Build a frozen backbone in eval mode.
 
     Args:
-        name: ``lite0`` or ``dinov2-s14``.
+        name: ``lite0``, ``dinov2-s14``, ``dino-s16`` or ``resnet50``.
         weights: ``pretrained`` (must be present: see ``salvit weights``), a file, or None for random ones.
         attention_block: For transformers: the block whose class-token attention is given beside the tokens.
         whole: Run every block, not only those that give the best features.
+        layer4_blocks: For ``resnet50``: how many blocks of layer 4 run, 2 or 3.
     """
+    from salvit.backbones.dino_s16 import DinoS16
     from salvit.backbones.dinov2 import DinoV2
     from salvit.backbones.files import load_weights, read_weights
     from salvit.backbones.lite0 import Lite0
+    from salvit.backbones.resnet50 import ResNet50
     from salvit.backbones.weights import require_weights
 
     backbone: Backbone
@@ -38,8 +42,12 @@ def build_backbone(
             backbone = Lite0()
         case "dinov2-s14":
             backbone = DinoV2(num_blocks=12 if whole else 10, attention_block=attention_block)
+        case "dino-s16":
+            backbone = DinoS16(attention_block=attention_block)
+        case "resnet50":
+            backbone = ResNet50(layer4_blocks)
         case _:
-            raise ValueError(f"unknown backbone {name!r}; known: lite0, dinov2-s14")
+            raise ValueError(f"unknown backbone {name!r}; known: lite0, dinov2-s14, dino-s16, resnet50")
     if weights is not None:
         path = require_weights(name) if weights == "pretrained" else Path(weights)
         load_weights(backbone, read_weights(path), str(path))

@@ -5,6 +5,7 @@ Letters: B images · C channels · H, W cells of the grid.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -55,9 +56,18 @@ class Backbone(nn.Module):
         height, width = images.shape[-2:]
         if height % self.size_multiple or width % self.size_multiple:
             raise ValueError(
-                f"{self.name} takes images whose sides are multiples of {self.size_multiple} pixels, got {height}×{width}"
+                f"{self.name} takes images whose sides are multiples of {self.size_multiple} pixels, "
+                f"got {height}×{width}"
             )
 
     def key_of_file(self, key: str) -> str | None:
         """The parameter that a key of a published weight file belongs to; None for parts that are not used."""
         return key
+
+    def tensors_of_file(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The tensors of a published file, those that this network keeps apart split; keys are still the file's."""
+        return dict(weights)
+
+    def trainable_parts(self) -> list[nn.Module]:
+        """The parts that training may change; others stay frozen. Tokens of a wholly frozen one can be cached."""
+        return []

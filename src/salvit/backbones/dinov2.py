@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.utils.hooks import RemovableHandle
 
 from salvit.backbones.base import Backbone, Tokens
+from salvit.backbones.class_attention import QueryKeyTap
 
 _MEAN = (0.485, 0.456, 0.406)
 _STD = (0.229, 0.224, 0.225)
@@ -58,7 +58,7 @@ class DinoV2(Backbone):
         attentiveness = None
         for index, block in enumerate(self.blocks, start=1):
             if index == self.attention_block:
-                tap = _QueryKeyTap(block.get_submodule("attention"))
+                tap = QueryKeyTap(block.get_submodule("attention"))
                 hidden = block(hidden)
                 attentiveness = tap.class_token_attention(num_heads=6).unflatten(1, grid_hw)  # (B, H, W)
             else:
@@ -91,29 +91,3 @@ _RENAMED = (
     ("attention.output.dense.", "attention.o_proj."),
 )
 """How the published file names what transformers 5 names otherwise."""
-
-
-class _QueryKeyTap:
-    """Watches one attention layer's queries and keys during one pass: full attention would cost P² for one row."""
-
-    def __init__(self, attention: torch.nn.Module) -> None:
-        self._seen: dict[str, Tensor] = {}
-        self._handles: list[RemovableHandle] = [
-            getattr(attention, part).register_forward_hook(self._keep(part)) for part in ("q_proj", "k_proj")
-        ]
-
-    def _keep(self, part: str):  # type: ignore[no-untyped-def]
-        def hook(module: torch.nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-            self._seen[part] = output
-
-        return hook
-
-    def class_token_attention(self, num_heads: int) -> Tensor:
-        """How much the class token attends to each patch, mean over heads: (B, P)."""
-        for handle in self._handles:
-            handle.remove()
-        query = self._seen["q_proj"][:, :1].unflatten(-1, (num_heads, -1))  # (B, 1, E, D/E)
-        key = self._seen["k_proj"].unflatten(-1, (num_heads, -1))  # (B, 1 + P, E, D/E)
-        logits = torch.einsum("bqed,bked->bek", query, key) * query.shape[-1] ** -0.5  # (B, E, 1 + P)
-        attention: Tensor = logits.softmax(-1)[:, :, 1:].mean(1)  # (B, P)
-        return attention

@@ -29,7 +29,7 @@ def load_weights(backbone: Backbone, weights: Mapping[str, Tensor], source: str)
     """Put named tensors into a backbone; a key that does not fit, is missing or has another shape is an error."""
     own = backbone.state_dict()
     fitted: dict[str, Tensor] = {}
-    for key, tensor in weights.items():
+    for key, tensor in backbone.tensors_of_file(weights).items():
         name = backbone.key_of_file(key)
         if name is None:
             continue
@@ -42,13 +42,17 @@ def load_weights(backbone: Backbone, weights: Mapping[str, Tensor], source: str)
                 f"{source}: {key!r} has shape {tuple(tensor.shape)}, {backbone.name} expects {tuple(own[name].shape)}"
             )
         fitted[name] = tensor
-    if missing := sorted(key for key in set(own) - set(fitted) if not key.endswith("mask_token")):
+    if missing := sorted(key for key in set(own) - set(fitted) if not key.endswith(_NOT_NEEDED)):
         raise ValueError(
             f"{source}: {len(missing)} weights of {backbone.name} are missing, the first is {missing[0]!r}"
         )
     for name in set(own) - set(fitted):
         fitted[name] = own[name]
     backbone.load_state_dict(fitted, strict=True)
+
+
+_NOT_NEEDED = ("mask_token", "num_batches_tracked")
+"""Endings of tensors that files may lack: no result depends on them."""
 
 
 def hash_weights(module: nn.Module) -> str:

@@ -64,6 +64,8 @@ KNOWN = (
             "is not stated, so these weights may differ from the original ones and may have seen saliency labels.",
         ),
     ),
+    KnownWeights(name="dino-s16", hub_id="facebook/dino-vits16", licence="Apache-2.0", megabytes=87),
+    KnownWeights(name="resnet50", hub_id="microsoft/resnet-50", licence="Apache-2.0", megabytes=102),
 )
 
 
