@@ -8,8 +8,18 @@ import pytest
 from PIL import Image
 
 from salvit.data.coco import read_coco
-from salvit.data.creatures import KEYPOINTS, PAIRS, SKELETON, SPECIES, draw_creature, write_creatures
+from salvit.data.creatures import (
+    DEMO_KEYPOINTS,
+    KEYPOINTS,
+    PAIRS,
+    SKELETON,
+    SPECIES,
+    draw_creature,
+    write_creatures,
+    write_demo,
+)
 from salvit.data.support import read_support
+from salvit.demo import demo_queries, demo_support
 from salvit.geometry import flip_points, is_inside
 
 SMALL = (180, 240)
@@ -182,3 +192,27 @@ def test_written_creatures_read_back_and_nothing_is_overwritten(tmp_path: Path):
     assert file.read_bytes() == before and json.loads(before)["categories"][0]["skeleton"]
     with pytest.raises(ValueError, match="at least one"):
         write_creatures(tmp_path / "other", [], 1, 0)
+
+
+def test_the_bundled_demo_is_what_the_generator_draws(tmp_path: Path):
+    made = write_demo(tmp_path / "demo")
+    bundled = demo_support().parent
+    for name in ("support.json", "queries.json"):
+        assert json.loads((made.parent / name).read_text()) == json.loads((bundled / name).read_text())
+    pictures = [bundled / "support.jpg", *demo_queries()]
+    assert sorted(path.name for path in pictures) == sorted(path.name for path in made.parent.glob("*.jpg"))
+    for picture in pictures:
+        ours, theirs = (np.asarray(Image.open(path), dtype=int) for path in (made.parent / picture.name, picture))
+        assert ours.shape == theirs.shape == (480, 640, 3)
+        assert np.abs(ours - theirs).mean() < 1.5  # another version of Pillow may draw and code a little differently
+    with pytest.raises(FileExistsError, match="not overwritten"):
+        write_demo(tmp_path / "demo")
+
+
+def test_the_bundled_demo_is_small_and_its_marks_are_visible():
+    pictures = [demo_support().parent / "support.jpg", *demo_queries()]
+    assert len(pictures) == 7 and sum(path.stat().st_size for path in pictures) < 600_000
+    (marked,) = read_support(demo_support()).images
+    assert marked.names == DEMO_KEYPOINTS and marked.marked.all() and 8 <= len(marked.names) <= 12
+    content = json.loads(demo_support().read_text())
+    assert set(content["annotations"][0]["keypoints"][2::3]) == {2}

@@ -108,13 +108,13 @@ def sample_pose(rng: np.random.Generator) -> Pose:
         # Near the ends of a step, where the legs stand apart.
         phase=np.pi * (rng.integers(2) + 0.5) + rng.uniform(-0.95, 0.95),
         stride=rng.uniform(0.22, 0.46),
-        yaw=rng.uniform(-0.35, 0.42),
+        yaw=rng.uniform(-0.42, 0.48),
         pitch=rng.uniform(0.04, 0.16),
         head_yaw=rng.uniform(-0.25, 0.75),
-        head_pitch=rng.uniform(-0.45, 0.2),
-        neck=rng.uniform(-0.22, 0.2),
-        lean=rng.uniform(-0.05, 0.05),
-        tail=rng.uniform(-0.4, 0.5),
+        head_pitch=rng.uniform(-0.45, 0.3),
+        neck=rng.uniform(-0.42, 0.28),
+        lean=rng.uniform(-0.07, 0.07),
+        tail=rng.uniform(-0.6, 0.8),
     )
 
 
@@ -257,11 +257,9 @@ def _add_mane(body: Body, plan: Quadruped, trunk: Part) -> None:
 
 def _add_quadruped_tail(body: Body, plan: Quadruped, pose: Pose, hip: Array) -> None:
     base = hip + vec(-plan.hip * 0.92, plan.hip * 0.4, 0.0)
-    droop = plan.tail_angle + pose.tail
-    sway = 0.25 * np.sin(pose.phase)
-    first = np.array([-np.cos(droop), np.sin(droop), sway]) * plan.tail * 0.5
-    second_angle = droop + plan.tail_curl
-    second = np.array([-np.cos(second_angle), np.sin(second_angle), sway]) * plan.tail * 0.5
+    droop, sway = plan.tail_angle + pose.tail, 0.25 * np.sin(pose.phase)
+    first = vec(-np.cos(droop), np.sin(droop), sway) * plan.tail * 0.5
+    second = vec(-np.cos(droop + plan.tail_curl), np.sin(droop + plan.tail_curl), sway) * plan.tail * 0.5
     start, middle, end = plan.tail_radii
     part = tube(
         body,
@@ -269,6 +267,7 @@ def _add_quadruped_tail(body: Body, plan: Quadruped, pose: Pose, hip: Array) -> 
         [base + vec(plan.hip * 0.45, -plan.hip * 0.12, 0), base, base + first, base + first + second],
         [start, start, middle, end],
         layer=-1.0 if pose.yaw > -0.1 else 0.6,
+        fade=0.0 if pose.yaw > -0.1 else 0.3,
         patterned=0.7,
         tip=plan.tail_tip,
         tip_from=0.74,

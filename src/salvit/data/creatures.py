@@ -53,6 +53,16 @@ SKELETON: tuple[tuple[str, str], ...] = (
 )  # fmt: skip
 """Keypoints to link in drawings."""
 
+DEMO_SPECIES = "fox"
+DEMO_SUPPORT = 22
+DEMO_QUERIES = (2, 7, 14, 18, 21, 23)
+"""Seeds of the bundled pictures. Choice: foxes whose places and coats differ most."""
+DEMO_KEYPOINTS = (
+    "nose", "left_eye", "left_ear", "right_ear", "throat", "left_front_elbow", "left_front_paw", "left_back_elbow",
+    "left_back_paw", "tail_base", "tail_tip",
+)  # fmt: skip
+"""What is marked in the bundled support picture."""
+
 
 @dataclass(frozen=True, slots=True)
 class Creature:
@@ -164,7 +174,7 @@ def _place(
         reach = part.radii[:, None] if len(part.radii) else 0.0
         low, high = np.minimum(low, (seen - reach).min(0)), np.maximum(high, (seen + reach).max(0))
     extent = high - low
-    scale = float(min(width * 0.94 / extent[0], height * 0.88 / extent[1]) * rng.uniform(0.74, 0.97))
+    scale = float(min(width * 0.94 / extent[0], height * 0.88 / extent[1]) * rng.uniform(0.68, 0.97))
     free = np.array([width, height]) - extent * scale
     x = rng.uniform(0.12, 0.88) * free[0]
     y = free[1] * rng.uniform(0.3, 0.62) if floats else min(free[1] * rng.uniform(0.6, 0.88), 0.95 * height)
@@ -247,21 +257,52 @@ def write_creatures(
     """
     if count < 1 or not species:
         raise ValueError(f"{count} pictures of {len(species)} species were asked for; expected at least one of each")
-    folder = Path(folder)
-    file = folder / "annotations.json"
     plan = [(kind, number) for kind in species for number in range(seed, seed + count)]
     names = [f"images/{kind}_{number:06d}.jpg" for kind, number in plan]
-    for path in (file, *(folder / name for name in names)):
-        if path.exists():
-            raise FileExistsError(f"{path} is already there and is not overwritten; choose another folder")
-    (folder / "images").mkdir(parents=True, exist_ok=True)
+    file = Path(folder) / "annotations.json"
+    _check_free(file, *(file.parent / name for name in names))
     creatures = []
     for (kind, number), name in zip(plan, names, strict=True):
         creature = draw_creature(kind, number, size_hw=size_hw, occlusion=occlusion, clutter=clutter)
-        creature.image.save(folder / name, quality=92)
         creatures.append(creature)
+        _save(creature, file.parent / name)
     file.write_text(json.dumps(to_coco(creatures, names)), encoding="utf-8")
     return file
+
+
+def write_demo(folder: Path) -> Path:
+    """Write the pictures that come with salvit: a marked creature and others of its species to find the marks in.
+
+    Args:
+        folder: Gets ``support.json`` with ``support.jpg``, and ``query1.jpg`` … with the truth about them in
+            ``queries.json``. Nothing is overwritten.
+
+    Returns:
+        The path of ``support.json``.
+    """
+    pictures = {"support": ["support.jpg"], "queries": [f"query{i}.jpg" for i in range(1, len(DEMO_QUERIES) + 1)]}
+    seeds = {"support": (DEMO_SUPPORT,), "queries": DEMO_QUERIES}
+    folder = Path(folder)
+    for part, names in pictures.items():
+        _check_free(folder / f"{part}.json", *(folder / name for name in names))
+    for part, names in pictures.items():
+        creatures = [draw_creature(DEMO_SPECIES, seed, clutter=0.6, facing="left") for seed in seeds[part]]
+        for creature, name in zip(creatures, names, strict=True):
+            _save(creature, folder / name)
+        content = json.dumps(to_coco(creatures, names, DEMO_KEYPOINTS), indent=1)
+        (folder / f"{part}.json").write_text(content + "\n", encoding="utf-8")
+    return folder / "support.json"
+
+
+def _check_free(*paths: Path) -> None:
+    for path in paths:
+        if path.exists():
+            raise FileExistsError(f"{path} is already there and is not overwritten; choose another folder")
+
+
+def _save(creature: Creature, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    creature.image.save(path, quality=88)
 
 
 def to_coco(
