@@ -15,7 +15,9 @@ from salvit.data.animal_pose import KEYPOINTS as ANIMAL_KEYPOINTS
 from salvit.data.ap10k import KEYPOINTS as AP10K_KEYPOINTS
 from salvit.data.awa_pose import KEYPOINTS as AWA_KEYPOINTS
 from salvit.data.cub import PARTS as CUB_PARTS
+from salvit.data.datasets import read_dataset
 from salvit.data.nabirds import PARTS as NABIRDS_PARTS
+from salvit.data.records import DataSet
 from salvit.data.splits import Problem, make_problem
 from salvit.types import Record
 
@@ -27,6 +29,16 @@ def write_image(path: Path, hw: tuple[int, int] = (60, 80), seed: int = 0) -> Pa
     noise = np.random.default_rng(seed).integers(0, 256, (*hw, 3), dtype=np.uint8)
     Image.fromarray(noise).save(path)
     return path
+
+
+@pytest.fixture(scope="session")
+def real_animal_pose(shared_data: Path) -> DataSet:
+    return read_dataset("animal_pose", shared_data / "animal_pose")
+
+
+@pytest.fixture(scope="session")
+def real_cub(shared_data: Path) -> DataSet:
+    return read_dataset("cub", shared_data / "cub")
 
 
 @pytest.fixture

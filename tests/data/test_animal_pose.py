@@ -65,8 +65,8 @@ def test_every_broken_annotation_is_counted_and_skipped(animal_pose_root, animal
     }
 
 
-def test_the_real_set_has_4608_images_and_6117_instances(shared_data):
-    dataset = read_animal_pose(shared_data / "animal_pose")
+def test_the_real_set_has_4608_images_and_6117_instances(real_animal_pose):
+    dataset = real_animal_pose
     assert (dataset.num_images, len(dataset.records)) == (4608, 6117)
     assert len({record.path for record in dataset.records}) == 4608
     outside = dataset.report.counts["keypoint outside the image"]

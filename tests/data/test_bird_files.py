@@ -79,8 +79,8 @@ def test_missing_files_are_errors_that_name_them(write_cub):
         read_cub(root)
 
 
-def test_the_real_cub_has_8830_images_of_150_species(shared_data):
-    dataset = read_cub(shared_data / "cub")
+def test_the_real_cub_has_8830_images_of_150_species(real_cub):
+    dataset = real_cub
     assert len(dataset.records) == dataset.num_images == 8830
     assert len({record.species for record in dataset.records}) == 150
     assert dataset.report.counts == {"keypoint outside the image": 1}
