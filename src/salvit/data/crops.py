@@ -1,0 +1,68 @@
+"""Which part of an image a detector is shown."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from salvit.geometry import Window, clip_window, grow_window, whole_window
+from salvit.types import Record
+
+Crop = Literal["gt-random", "gt-tight", "saliency", "none"]
+CROPS: tuple[str, ...] = get_args(Crop)
+MAX_EXTENSION = 0.8
+"""A random crop goes at most this share of the way from the box to the image's edge, on each side."""
+SALIENT = 0.5
+"""A pixel of at least this saliency belongs to the object's window."""
+SALIENT_MARGIN = 0.1
+"""The window of the salient pixels is widened on each side by this share of its longer side."""
+
+
+def draw_window(inner: Window, outer: Window, crop: Crop, rng: np.random.Generator) -> Window:
+    """A window that holds the inner one and lies inside the outer one.
+
+    ``gt-random`` extends each side of the inner window by U(0, 0.8) of the free margin there, as the authors do in
+    training and in the test; ``gt-tight`` and ``saliency`` give the inner window, ``none`` the outer one.
+    """
+    if crop == "none":
+        return outer
+    if crop in ("gt-tight", "saliency"):
+        return inner
+    if crop != "gt-random":
+        raise ValueError(f"unknown crop {crop!r}; expected one of {', '.join(CROPS)}")
+    left, top, right, bottom = MAX_EXTENSION * rng.random(4)
+    x1, y1, x2, y2 = inner
+    return (
+        x1 - left * max(0.0, x1 - outer[0]),
+        y1 - top * max(0.0, y1 - outer[1]),
+        x2 + right * max(0.0, outer[2] - x2),
+        y2 + bottom * max(0.0, outer[3] - y2),
+    )
+
+
+def inner_window(
+    record: Record, image_hw: tuple[int, int], crop: Crop, saliency: npt.NDArray[np.float32] | None = None
+) -> Window:
+    """The window that a crop must keep: the record's box cut to the image, or the salient part, or the whole image."""
+    if crop == "saliency":
+        if saliency is None:
+            raise ValueError("the crop `saliency` needs a saliency map; choose a saliency provider or another crop")
+        return saliency_window(saliency, image_hw)
+    if record.box is None:
+        return whole_window(image_hw)
+    return clip_window(record.box, image_hw)
+
+
+def saliency_window(saliency: npt.NDArray[np.float32], image_hw: tuple[int, int]) -> Window:
+    """The window of the salient pixels plus 10 %, in image pixels; the whole image where nothing is salient.
+
+    The map (h, w) may be smaller than the image; it covers all of it.
+    """
+    rows, columns = np.nonzero((saliency >= SALIENT).any(1))[0], np.nonzero((saliency >= SALIENT).any(0))[0]
+    if len(rows) == 0:
+        return whole_window(image_hw)
+    scale_y, scale_x = image_hw[0] / saliency.shape[0], image_hw[1] / saliency.shape[1]
+    window = (columns[0] * scale_x, rows[0] * scale_y, (columns[-1] + 1) * scale_x, (rows[-1] + 1) * scale_y)
+    return clip_window(grow_window(window, SALIENT_MARGIN), image_hw)

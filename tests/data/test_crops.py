@@ -1,0 +1,42 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from salvit.data.crops import draw_window, inner_window, saliency_window
+
+INNER, OUTER = (20.0, 10.0, 60.0, 50.0), (0.0, 0.0, 80.0, 60.0)
+
+
+@given(st.integers(0, 10_000))
+def test_a_random_crop_keeps_the_box_and_goes_at_most_four_fifths_of_the_way(seed):
+    x1, y1, x2, y2 = draw_window(INNER, OUTER, "gt-random", np.random.default_rng(seed))
+    assert 4.0 <= x1 <= 20.0 and 2.0 <= y1 <= 10.0 and 60.0 <= x2 <= 76.0 and 50.0 <= y2 <= 58.0
+
+
+def test_the_other_crops_are_the_box_or_the_whole():
+    rng = np.random.default_rng(0)
+    assert draw_window(INNER, OUTER, "gt-tight", rng) == draw_window(INNER, OUTER, "saliency", rng) == INNER
+    assert draw_window(INNER, OUTER, "none", rng) == OUTER
+    with pytest.raises(ValueError, match="unknown crop 'tight'; expected one of gt-random"):
+        draw_window(INNER, OUTER, "tight", rng)
+
+
+def test_the_kept_window_is_the_box_cut_to_the_image_or_all_of_it(record):
+    assert inner_window(replace(record, box=(-5.0, 10.0, 60.0, 90.0)), (60, 80), "gt-random") == (0.0, 10.0, 60.0, 60.0)
+    assert inner_window(replace(record, box=None), (60, 80), "gt-tight") == OUTER
+
+
+def test_the_salient_window_is_widened_by_a_tenth_and_scaled_to_the_image():
+    saliency = np.zeros((30, 40), dtype=np.float32)  # half the image's size
+    saliency[10:20, 10:30] = 0.5
+    # salient: x 20…60, y 20…40 in the image; a tenth of the longer side is 4
+    assert saliency_window(saliency, (60, 80)) == (16.0, 16.0, 64.0, 44.0)
+    assert saliency_window(np.zeros((30, 40), dtype=np.float32), (60, 80)) == OUTER
+
+
+def test_the_salient_crop_without_a_map_is_an_error(record):
+    with pytest.raises(ValueError, match="needs a saliency map"):
+        inner_window(record, (60, 80), "saliency")
