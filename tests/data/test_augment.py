@@ -105,5 +105,5 @@ def test_colour_changes_are_worked_by_hand():
     [{"flip": 2.0}, {"turn": -0.1}, {"scale": (0.0, 1.0)}, {"scale": (2.0, 1.0)}, {"colour": 1.0}, {"degrees": 90.0}],
 )
 def test_settings_out_of_range_are_refused(wrong):
-    with pytest.raises(ValueError, match="expected|probabilities"):
+    with pytest.raises(ValueError, match=r"expected|probabilities"):
         AugmentSettings(**wrong)

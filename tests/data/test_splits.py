@@ -121,7 +121,7 @@ def test_a_report_species_is_refused_to_training_tuning_and_calibration(cow_prob
 
 def test_dev_is_refused_to_training_and_allowed_to_tuning_and_calibration(cow_problem):
     dev, train = cow_problem.records["dev"], cow_problem.records["train"]
-    with pytest.raises(ValueError, match="is a dev record .* to train, take records of train"):
+    with pytest.raises(ValueError, match=r"is a dev record .* to train, take records of train"):
         check_allowed(cow_problem, "train", dev)
     check_allowed(cow_problem, "tune", dev + train)
     check_allowed(cow_problem, "calibrate", dev + train)
