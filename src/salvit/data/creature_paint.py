@@ -22,6 +22,7 @@ COARSE = 0.5  # what is blurred anyway is drawn at half size
 SHADOW = np.array([0.56, 0.54, 0.68], dtype=np.float32).reshape(3, 1, 1)
 LIGHT = np.array([1.16, 1.13, 1.05], dtype=np.float32).reshape(3, 1, 1)
 FAR = np.array([0.7, 0.7, 0.78], dtype=np.float32).reshape(3, 1, 1)
+TINY = 3.0  # radius in pixels below which a part gets no shading and throws no shadow
 DARKEST = 60
 SHADE_STEPS = ((0.84, 0.13, 120), (0.62, 0.26, 178), (0.38, 0.38, 228))
 """Nested tubes that make up the form shading: share of the radius, shift towards the light, lightness."""
@@ -88,7 +89,7 @@ class Painter:
         below, cover = self.rgb[:, y1:y2, x1:x2], self.cover[y1:y2, x1:x2]
         ramp = self._ramp(centres, radii, patch, part.fade) if part.fade > 0 else np.float32(1)
         alpha = alpha * ramp
-        if part.layer >= -1.5:
+        if part.layer >= -1.5 and (not len(radii) or float(radii.max()) >= TINY):
             below *= 1.0 - self._gloom(outline) * ramp * (1.0 - alpha)
         below += (painted - below) * alpha
         np.maximum(cover, alpha, out=cover)
@@ -132,12 +133,14 @@ class Painter:
         if part.tip:
             first = int(part.tip_from * (len(radii) - 1))
             _mix(base, self._tint(part.tip), self._soft_tube(centres[first:], radii[first:] * 1.1, patch, 0.35))
-        is_furry = part.tint == "coat" and float(radii.max()) > 4
-        surface = Surface(part)
-        if part.patterned and self.coat not in ("plain", "saddle"):
-            _mix(base, self._tint("pattern"), self._pattern(part, surface, patch))
-        if is_furry:
-            base *= self._fur(surface, patch)
+        has_pattern = part.patterned > 0 and self.coat not in ("plain", "saddle")
+        is_furry = part.tint == "coat" and float(radii.max()) > TINY
+        if has_pattern or is_furry:
+            surface = Surface(part)
+            if has_pattern:
+                _mix(base, self._tint("pattern"), self._pattern(part, surface, patch))
+            if is_furry:
+                base *= self._fur(surface, patch)
         return base
 
     def _tint(self, name: str) -> Plane:
@@ -168,10 +171,12 @@ class Painter:
         return _plane(picture.reduce(2))
 
     def _shade(self, outline: Image.Image, centres: Array, radii: Array, patch: Patch) -> Plane:
-        """(h, w) from 0 in shadow to 1 in light."""
+        """(h, w), or one value for all, from 0 in shadow to 1 in light."""
         if not len(radii):
             blur = ImageFilter.BoxBlur(self.camera.scale * 0.04)
             return np.float32(0.3) + np.float32(0.45) * _plane(outline.filter(blur))
+        if float(radii.max()) < TINY:
+            return np.full((1, 1), 0.6, dtype=np.float32)
         picture, draw = _blank(patch, COARSE, DARKEST)
         every = 2 if len(radii) > 16 else 1
         for share, shift, level in SHADE_STEPS:
