@@ -238,21 +238,21 @@ def build_quadruped(plan: Quadruped, pose: Pose) -> Body:
             )
             _add_leg(body, plan, pose, which, side, sign, root)
     _add_head(body, plan, pose, head_at, neck)
-    if plan.mane:
-        _add_mane(body, plan, trunk)
+    if plan.crest:
+        _add_crest(body, plan, trunk)
     return body
 
 
-def _add_mane(body: Body, plan: Quadruped, trunk: Part) -> None:
-    """A short mane along the top of the neck."""
+def _add_crest(body: Body, plan: Quadruped, trunk: Part) -> None:
+    """Short upright hair along the top of the neck."""
     first = int(0.62 * len(trunk.spine))
     spine, radii = trunk.spine[first:], trunk.radii[first:]
     tangent = np.gradient(spine, axis=0)
     tangent /= np.linalg.norm(tangent, axis=1, keepdims=True)
     up = np.cross(NEAR_AXIS, tangent)
-    crest = spine + up * radii[:, None] * 0.95
-    width = plan.mane * np.sin(np.linspace(0.15, 1, len(spine)) * np.pi * 0.75)
-    body.parts.append(Part("trunk", crest, np.maximum(width, 0.004), -0.5, tint="dark"))
+    top = spine + up * radii[:, None] * 0.95
+    width = plan.crest * np.sin(np.linspace(0.15, 1, len(spine)) * np.pi * 0.75)
+    body.parts.append(Part("trunk", top, np.maximum(width, 0.004), -0.5, tint="dark"))
 
 
 def _add_quadruped_tail(body: Body, plan: Quadruped, pose: Pose, hip: Array) -> None:

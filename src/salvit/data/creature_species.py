@@ -57,7 +57,7 @@ class Quadruped:
     horn_radius: float = 0.022
     horn_taper: float = 0.5
     horn_tip: str = ""
-    mane: float = 0.0
+    crest: float = 0.0
     tail: float = 0.5
     tail_radii: tuple[float, float, float] = (0.05, 0.045, 0.03)
     tail_angle: float = -0.5
@@ -92,7 +92,7 @@ QUADRUPEDS: Mapping[str, Quadruped] = {
     "giraffe": Quadruped(
         length=0.62, hip=0.175, belly=0.18, chest=0.2, withers=0.1, leg=0.86, leg_radii=(0.12, 0.052, 0.042),
         foot_tint="dark", foot=0.7, socks="belly", neck=1.05, neck_radius=0.085, neck_angle=1.12, head_angle=-0.3,
-        skull=0.11, snout=0.17, muzzle=0.06, eye=0.24, ear=0.15, ear_width=0.3, ear_out=1.15, mane=0.034, tail=0.48,
+        skull=0.11, snout=0.17, muzzle=0.06, eye=0.24, ear=0.15, ear_width=0.3, ear_out=1.15, crest=0.034, tail=0.48,
         tail_radii=(0.028, 0.02, 0.05), tail_angle=-1.15, tail_curl=0.2, tail_tip="dark",
         horns=(((-0.1, 0.8, 0.35), (-0.2, 1.35, 0.42), (-0.25, 1.9, 0.45)),), horn_radius=0.022, horn_taper=1.3,
         horn_tip="dark",
@@ -107,7 +107,7 @@ QUADRUPEDS: Mapping[str, Quadruped] = {
         length=0.86, hip=0.205, belly=0.2, chest=0.205, leg=0.68, leg_radii=(0.125, 0.05, 0.042), foot_tint="dark",
         foot=0.75, neck=0.46, neck_radius=0.13, neck_angle=0.9, head_angle=-0.5, skull=0.13, snout=0.27, muzzle=0.075,
         muzzle_tint="dark", snout_drop=0.2, eye=0.2, ear=0.15, ear_width=0.34, ear_out=0.3, face_pattern=0.9,
-        mane=0.055, tail=0.55, tail_radii=(0.032, 0.024, 0.055), tail_angle=-1.1, tail_curl=0.15, tail_tip="dark",
+        crest=0.055, tail=0.55, tail_radii=(0.032, 0.024, 0.055), tail_angle=-1.1, tail_curl=0.15, tail_tip="dark",
     ),
     "hare": Quadruped(
         length=0.5, hip=0.22, belly=0.19, chest=0.155, withers=-0.04, leg=0.4, leg_radii=(0.115, 0.055, 0.045),
