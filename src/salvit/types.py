@@ -90,6 +90,12 @@ class Encoded:
     saliency: Tensor | None = None
     """(B, H, W) on the token grid, where the detector uses one."""
 
+    def select(self, rows: Sequence[int]) -> Encoded:
+        """Some of the images, in the order of ``rows``."""
+        chosen = list(rows)
+        saliency = None if self.saliency is None else self.saliency[chosen]
+        return Encoded(self.features[chosen], tuple(self.fits[row] for row in chosen), saliency)
+
 
 @dataclass(frozen=True, slots=True)
 class Pack:
@@ -176,8 +182,8 @@ class Detector(Protocol):
         """Images to features."""
         ...
 
-    def learn(self, examples: Sequence[Example]) -> Pack:
-        """Marked pictures to a pack."""
+    def learn(self, examples: Sequence[Example], encoded: Encoded | None = None) -> Pack:
+        """Marked pictures to a pack; ``encoded`` are the same pictures, where they were encoded before."""
         ...
 
     def locate(self, pack: Pack, encoded: Encoded) -> Prediction:

@@ -48,7 +48,7 @@ class Match:
         return Encoded(features, tuple(image.fit for image in images))
 
     @torch.inference_mode()
-    def learn(self, examples: Sequence[Example]) -> Pack:
+    def learn(self, examples: Sequence[Example], encoded: Encoded | None = None) -> Pack:
         """One unit vector for each shot and keypoint: the feature at the marked place."""
         names = tuple(dict.fromkeys(name for example in examples for name in example.names))
         if not names:
@@ -56,7 +56,7 @@ class Match:
         vectors = torch.zeros(len(examples), len(names), self._backbone.channels)
         mask = torch.zeros(len(examples), len(names), dtype=torch.bool)
         for k, example in enumerate(examples):
-            features = self.encode([example.image]).features  # (1, D, H, W)
+            features = (encoded.select([k]) if encoded else self.encode([example.image])).features  # (1, D, H, W)
             at = torch.as_tensor(example.points_input, dtype=torch.float32, device=self._device)  # (n, 2)
             sampled = F.normalize(sample_features(features[0], at, self._backbone.stride), dim=1).cpu()  # (n, D)
             for n, name in enumerate(example.names):

@@ -9,7 +9,7 @@ import sys
 
 import typer
 
-from salvit.cli import bench, detect, weights
+from salvit.cli import bench, data, detect, evaluate, weights
 
 app = typer.Typer(
     name="salvit",
@@ -20,6 +20,9 @@ app = typer.Typer(
 )
 app.command("detect")(detect.detect)
 app.command("demo")(detect.demo)
+app.command("evaluate")(evaluate.evaluate)
+app.command("score")(evaluate.score)
+app.add_typer(data.app, name="data")
 app.add_typer(weights.app, name="weights")
 app.add_typer(bench.app, name="bench")
 

@@ -1,0 +1,136 @@
+"""``salvit evaluate`` and ``salvit score``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import typer
+
+
+def evaluate(
+    data: str = typer.Option(..., help="Name of the data set: animal_pose, cub, …"),
+    root: Path = typer.Option(..., help="Its folder."),
+    unseen: str | None = typer.Option(None, help="The unseen species (or list of species) to report on."),
+    frozen: Path = typer.Option(..., "--list", help="The frozen list (`salvit data freeze`)."),
+    model: str = typer.Option("match", help="Which detector."),
+    out: Path = typer.Option(..., help="Write the predictions to this file (.jsonl)."),
+    result: Path | None = typer.Option(None, help="Score them at once and write the result to this file."),
+    device: str = typer.Option("auto", help="auto, cpu, cuda or mps."),
+    threads: int = typer.Option(0, min=0, help="Threads for the network; 0: as many as the machine has."),
+    overwrite: bool = typer.Option(False, "--overwrite", help="Replace files that exist."),
+) -> None:
+    """Predict on a frozen list of episodes, to a file; with --result, score that file too."""
+    import torch
+
+    from salvit.cli.progress import track
+    from salvit.data.frozen import read_frozen
+    from salvit.data.splits import open_problem
+    from salvit.detections import check_output
+    from salvit.evaluate import encode_list, predict_list
+    from salvit.predict import load
+    from salvit.results import hardware
+
+    for path in (out, *([result] if result else [])):
+        check_output(path, overwrite)
+    if threads:
+        torch.set_num_threads(threads)
+    problem = open_problem(data, root, unseen)
+    listed = read_frozen(frozen, problem, purpose="report")
+    detector = load(model, device=device)
+    shots = listed.values["shots"]
+    about: dict[str, Any] = {
+        "data": data,
+        "problem": problem.label,
+        "shots": shots,
+        "seed": listed.values["seed"],
+        "protocol": {
+            "transductive": False,
+            "crop": listed.values["crop"],
+            "bn": "running",
+            "saliency": "none",
+            "queries": listed.values["queries"],
+            "input_size": detector.input_size,
+            "notes": list(problem.notes),
+        },
+        "command": _command(data, unseen, model, shots, listed.values),
+        "hardware": hardware(),
+    }
+    encoded = encode_list(detector, listed, track=track)
+    predict_list(detector, listed, encoded, about, out, track=track)
+    typer.echo(f"predictions: {out}")
+    if result is not None:
+        _score(out, listed, result)
+
+
+def score(
+    predictions: Path = typer.Argument(help="A prediction file."),
+    data: str = typer.Option(..., help="Name of the data set."),
+    root: Path = typer.Option(..., help="Its folder."),
+    unseen: str | None = typer.Option(None, help="The unseen species (or list of species)."),
+    frozen: Path = typer.Option(..., "--list", help="The frozen list that the predictions were made on."),
+    out: Path = typer.Option(..., help="Write the result to this file (.json)."),
+    overwrite: bool = typer.Option(False, "--overwrite", help="Replace a file that exists."),
+) -> None:
+    """Score a prediction file: ours or anybody's."""
+    from salvit.data.frozen import read_frozen
+    from salvit.data.splits import open_problem
+    from salvit.detections import check_output
+
+    check_output(out, overwrite)
+    listed = read_frozen(frozen, open_problem(data, root, unseen), purpose="report")
+    _score(predictions, listed, out)
+
+
+def _score(predictions: Path, listed: Any, out: Path) -> None:
+    from salvit.evaluate import read_predictions
+    from salvit.results import make_result, write_result
+    from salvit.score import compare
+    from salvit.score import score as score_outcomes
+
+    made = read_predictions(predictions)
+    figures = score_outcomes(compare(made, listed))
+    result = make_result(made.about, figures, listed.hash)
+    write_result(result, out)
+    _print(result, figures)
+    typer.echo(f"result: {out}")
+
+
+def _print(result: dict[str, Any], figures: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    title = f"{result['model']} · {result['data']} {result['problem']} · {result['shots']}-shot"
+    table = Table("keypoints", "PCK@0.05", "PCK@0.1", "± 95 %", "PCK@0.2", "AUC", "NE", "OKS", "episodes", title=title)
+    for kind, pck in figures["pck"].items():
+        similarity = figures["oks"][kind]
+        table.add_row(
+            kind,
+            f"{pck['0.05']:.1f}",
+            f"{pck['0.1']:.1f}",
+            f"{figures['interval'][kind]['0.1']:.1f}",
+            f"{pck['0.2']:.1f}",
+            f"{figures['auc'][kind]:.1f}",
+            f"{figures['ne'][kind]:.3f}",
+            "—" if similarity is None else f"{similarity:.1f}",
+            str(figures["episodes"][kind]),
+        )
+    console.print(table)
+    if figures.get("harmonic") is not None:
+        console.print(f"harmonic mean of novel and base PCK@0.1: {figures['harmonic']:.2f} ± {figures['ci95']:.2f}")
+    calibration = figures["calibration"]
+    within = ", ".join(f"{k} {value:.1f} %" for k, value in calibration["coverage"].items())
+    console.print(f"coverage: {within} (a Gaussian: 39.3, 86.5, 98.9); NLL {calibration['nll']:.2f}")
+    console.print(f"protocol: {result['protocol']}")
+
+
+def _command(data: str, unseen: str | None, model: str, shots: int, values: dict[str, Any]) -> str:
+    """The two commands that make the same figures again, without anybody's own paths."""
+    episodes = len(values["episodes"]) // max(1, len({row["kind"] for row in values["episodes"]}))
+    which = f"{data} --root $SALVIT_DATA/{data}" + (f" --unseen {unseen}" if unseen else "")
+    freeze = (
+        f"salvit data freeze {which} --shots {shots} --queries {values['queries']} --crop {values['crop']} "
+        f"--episodes {episodes} --seed {values['seed']} --out list.json"
+    )
+    return f"{freeze} && salvit evaluate --data {which} --list list.json --model {model} --out predictions.jsonl"

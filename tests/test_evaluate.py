@@ -1,0 +1,131 @@
+"""Evaluation end to end on drawn creatures: freeze, predict to a file, score the file."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from salvit.data.creatures import write_creatures
+from salvit.data.episodes import EpisodeSettings
+from salvit.data.frozen import FrozenList, freeze, read_frozen, write_frozen
+from salvit.data.splits import open_problem
+from salvit.evaluate import encode_list, predict_list, read_predictions
+from salvit.results import make_result, write_result
+from salvit.score import compare, episode_pck, score
+
+ABOUT = {
+    **{"data": "creatures", "problem": "x", "shots": 1, "seed": 0, "command": "…", "hardware": "…"},
+    "protocol": {"transductive": False},
+}
+
+
+def track(items, total, what):
+    return items
+
+
+@pytest.fixture(scope="module")
+def listed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("creatures")
+    problem = _creature_problem(folder)
+    values = freeze(problem, EpisodeSettings(shots=1, queries=2, crop="gt-random"), episodes=3, seed=0)
+    write_frozen(values, folder / "list.json")
+    return read_frozen(folder / "list.json", problem, purpose="report")
+
+
+def _creature_problem(folder):
+    from salvit.data.creatures import SPECIES
+
+    write_creatures(folder / "data", SPECIES[:4], 12, 0)
+    return open_problem("creatures", folder / "data", SPECIES[3])
+
+
+@pytest.fixture(scope="module")
+def predicted(listed, match, tmp_path_factory):
+    path = tmp_path_factory.mktemp("run") / "predictions.jsonl"
+    predict_list(match, listed, encode_list(match, listed, track=track), ABOUT, path, track=track)
+    return path
+
+
+def test_a_run_is_scored(listed, predicted):
+    outcomes = compare(read_predictions(predicted), listed)
+    figures = score(outcomes)
+    assert set(figures["pck"]) == {"novel", "base"} and 0 <= figures["harmonic"] <= 100
+    assert figures["pck"]["base"]["0.2"] >= figures["pck"]["base"]["0.1"] >= figures["pck"]["base"]["0.05"]
+    assert len(figures["coverage"]) == 3 and figures["episodes"] == {"novel": 3, "base": 3}
+
+
+def test_scoring_twice_gives_the_same_bytes(listed, predicted, tmp_path):
+    for name in ("one.json", "two.json"):
+        made = read_predictions(predicted)
+        write_result(make_result(made.about, score(compare(made, listed)), listed.hash), tmp_path / name)
+    assert (tmp_path / "one.json").read_bytes() == (tmp_path / "two.json").read_bytes()
+
+
+def test_the_truth_as_prediction_scores_100_and_a_shifted_one_0(listed, predicted):
+    made = read_predictions(predicted)
+
+    def replaced(shift):
+        rows = {}
+        for (index, query), row in made.rows.items():
+            episode = listed.draw(index)
+            record = listed.records[query]
+            points = [record.points[record.names.index(name)] + shift for name in episode.names]
+            rows[index, query] = {**row, "points": np.asarray(points).tolist()}
+        return score(compare(dataclasses.replace(made, rows=rows), listed))
+
+    assert replaced(0.0)["harmonic"] == 100.0 and replaced(0.0)["oks"]["novel"] == 100.0
+    assert replaced(500.0)["harmonic"] == 0.0
+
+
+def test_labels_of_queries_never_reach_inference(listed, match, predicted, tmp_path):
+    """Queries' points and visibility are scrambled; boxes and windows, a declared input, stay."""
+    rng = np.random.default_rng(1)
+    supports = {view.record.id for i in range(len(listed)) for view in listed.draw(i).supports}
+    scrambled = {
+        key: record
+        if key in supports
+        else dataclasses.replace(
+            record,
+            points=rng.uniform(0, 300, record.points.shape),
+            v=rng.integers(0, 3, record.v.shape),
+        )
+        for key, record in listed.records.items()
+    }
+    assert any(view.record.id not in supports for i in range(len(listed)) for view in listed.draw(i).queries)
+    other = FrozenList(listed.values, scrambled, listed.problem)
+    predict_list(match, other, encode_list(match, other, track=track), ABOUT, tmp_path / "p.jsonl", track=track)
+    one, two = read_predictions(predicted).rows, read_predictions(tmp_path / "p.jsonl").rows
+    assert one == two
+
+
+def test_predictions_of_another_list_or_cut_ones_are_refused(listed, predicted, tmp_path):
+    made = read_predictions(predicted)
+    with pytest.raises(ValueError, match="score them on the list that they belong to"):
+        compare(dataclasses.replace(made, about={**made.about, "list_hash": "other"}), listed)
+    with pytest.raises(ValueError, match="is the file cut"):
+        compare(dataclasses.replace(made, rows=dict(list(made.rows.items())[:-1])), listed)
+    (tmp_path / "cut.jsonl").write_text(predicted.read_text()[:-40])
+    with pytest.raises(ValueError, match="not valid JSON"):
+        read_predictions(tmp_path / "cut.jsonl")
+    (tmp_path / "other.jsonl").write_text('{"schema": "theirs"}\n')
+    with pytest.raises(ValueError, match="not a prediction file"):
+        read_predictions(tmp_path / "other.jsonl")
+    with pytest.raises(FileNotFoundError):
+        read_predictions(tmp_path / "absent.jsonl")
+
+
+def test_the_pck_of_an_episode_counts_only_what_is_valid(listed, predicted):
+    outcomes = compare(read_predictions(predicted), listed)
+    base = outcomes.where(outcomes.kind == "base")
+    first = base.where(base.episode == base.episode[0])
+    correct = (first.distance <= 0.1 * first.box_side) & first.valid
+    assert episode_pck(base, 0.1)[0] == pytest.approx(correct.sum() / first.valid.sum())
+
+
+def test_a_prediction_file_says_how_it_was_made(predicted):
+    about = read_predictions(predicted).about
+    assert about["protocol"] == {"transductive": False} and about["timing"]["ms_per_query"] > 0
+    assert json.loads(predicted.read_text().splitlines()[1]).keys() == {
+        *("episode", "query", "points", "scores", "presence", "covariances")
+    }
