@@ -1,0 +1,68 @@
+"""Settings to a model, part by part, and how many parameters each part has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from salvit.backbones import build_backbone
+from salvit.model.detector import SalViT
+from salvit.model.encoder import Encoder
+from salvit.model.locator import Locator
+from salvit.model.modulation import DescriptorNet
+from salvit.model.settings import ModelSettings
+
+ATTENTIVE_BLOCK = 10
+"""Choice: class-token attentiveness is taken from the last frozen block."""
+
+
+def build_model(settings: ModelSettings, backbone_weights: str | Path | None = "pretrained") -> SalViT:
+    """Build a model in inference mode; its own parts are untrained.
+
+    Args:
+        settings: What to build; see :func:`salvit.model.settings.preset`.
+        backbone_weights: ``pretrained``, a weight file, or None for random ones.
+    """
+    backbone = build_backbone(
+        settings.backbone.name,
+        backbone_weights,
+        attention_block=ATTENTIVE_BLOCK if settings.saliency == "attentiveness" else None,
+        layer4_blocks=settings.backbone.layer4_blocks,
+    )
+    if settings.input_size % backbone.size_multiple or settings.input_size < 2 * backbone.stride:
+        raise ValueError(
+            f"input_size must be a multiple of {backbone.size_multiple} and at least {2 * backbone.stride} for "
+            f"{backbone.name}, got {settings.input_size}"
+        )
+    for part in backbone.trainable_parts():
+        part.requires_grad_(True)
+    side = settings.input_size // backbone.stride
+    encoder = Encoder(
+        backbone.channels, (side, side), backbone.stride, settings.encoder, settings.attention, settings.morphology
+    )
+    head = settings.head
+    descriptor = DescriptorNet(
+        encoder.channels, (side, side), head.channels, head.descriptor_channels, head.descriptor_side
+    )
+    return SalViT(settings, backbone, encoder, descriptor, Locator(descriptor.channels, head.scales, head.latent))
+
+
+def count_parameters(model: SalViT) -> dict[str, int]:
+    """Parameters of each part; the parts add up to ``total``."""
+    encoder = model.encoder
+    counts = {"backbone": _count(model.backbone)}
+    whole = _count(encoder)
+    embedding = _count(getattr(encoder, "embedding", None))
+    generators = sum(_count(block.morphology) for block in getattr(encoder, "blocks", ()))
+    counts["SalViT blocks"] = whole - embedding - generators
+    counts["saliency embedding"] = embedding
+    counts["parameter generator"] = generators
+    counts["descriptor net"] = _count(model.descriptor)
+    counts["localisation net"] = _count(model.locator)
+    counts["total"] = _count(model)
+    return counts
+
+
+def _count(part: object) -> int:
+    from torch import nn
+
+    return sum(parameter.numel() for parameter in part.parameters()) if isinstance(part, nn.Module) else 0

@@ -1,0 +1,243 @@
+"""SalViT: the parts in the order of the paper's pipeline figure.
+
+    image ── backbone ── encoder 𝓔 ─┬─ Gaussian pooling ── prototypes c ──┐
+                                     └──────── query features ── modulator 𝓜 ── descriptor net 𝓓 ── localisation net 𝓖
+
+Letters: B images · K shots · Q queries · N keypoints · D channels · H, W cells · S side of the input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import salvit
+from salvit.backbones import Backbone
+from salvit.backbones.batch_norm import set_batch_norm
+from salvit.backbones.files import hash_weights
+from salvit.geometry import input_to_grid, is_inside
+from salvit.model.encoder import Encoder, EncoderInput, EncoderOutput
+from salvit.model.locator import Located, Locator, ScaleOutput, decode
+from salvit.model.modulation import DescriptorNet
+from salvit.model.prototypes import gaussian_pooling, pooling_sigma, prototypes
+from salvit.model.saliency_mask import downscale
+from salvit.model.settings import ModelSettings
+from salvit.types import Encoded, Example, FittedImage, Pack, Prediction
+
+LARGEST_CHUNK = 2**26
+"""Numbers that the first layer of the descriptor net may hold at once in inference (256 MB)."""
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeOutput:
+    """What the network says of one episode: all that the losses need."""
+
+    scales: tuple[ScaleOutput, ...]
+    """Branches of every scale, for (queries, keypoints)."""
+    exponents: Tensor | None
+    """(K + Q, T) learnt exponents of support and query images, for the regulariser."""
+    query_features: Tensor
+    """(Q, D, H, W), for the alignment of features."""
+
+
+class SalViT(nn.Module):
+    """A few-shot keypoint detector (:class:`salvit.types.Detector`)."""
+
+    def __init__(
+        self, settings: ModelSettings, backbone: Backbone, encoder: Encoder, descriptor: DescriptorNet, locator: Locator
+    ) -> None:
+        super().__init__()
+        self.settings, self.name, self.input_size = settings, settings.name, settings.input_size
+        self.backbone, self.encoder, self.descriptor, self.locator = backbone, encoder, descriptor, locator
+        self._sigma = pooling_sigma(settings.head.pooling_sigma, settings.input_size, backbone.stride)
+        self._hash: tuple[tuple[tuple[int, int], ...], str] = ((), "")
+        self.eval()
+
+    # --- the pipeline on tensors: what training calls ---------------------------------------------------------------
+
+    def prepare(self, images: Tensor, saliency: Tensor | None = None) -> EncoderInput:
+        """Run the backbone: RGB in [0, 1] (B, 3, S, S), saliency (B, S, S) or None. What it gives can be cached.
+
+        With ``saliency = "attentiveness"`` the map comes from the backbone in the same pass; a given one is not used.
+        """
+        tokens = self.backbone(images)
+        raw = tokens.joined(normalise=self.settings.backbone.is_normalised)  # (B, C, H, W)
+        if self.settings.backbone.is_normalised:  # unit length to a root mean square of 1
+            raw = raw * (raw.shape[1] / len(tokens.levels)) ** 0.5
+        if self.settings.saliency == "attentiveness":
+            assert tokens.attentiveness is not None
+            saliency = attentive_saliency(tokens.attentiveness, self.input_size)
+        return EncoderInput(raw, images, saliency)
+
+    def represent(self, features: Tensor, points_input: Tensor) -> Tensor:
+        """Gaussian pooling: features (K, D, H, W), points (K, N, 2) -> representations Φ (K, N, D)."""
+        return gaussian_pooling(features, points_input, self.backbone.stride, self._sigma)
+
+    def search(self, prototypes: Tensor, features: Tensor) -> tuple[ScaleOutput, ...]:
+        """Modulate, describe, locate: prototypes c (N, D), query features (Q, D, H, W) -> branches of every scale."""
+        return self.locator(self.descriptor(features, prototypes))  # type: ignore[no-any-return]
+
+    def forward(self, support: EncoderInput, points_input: Tensor, mask: Tensor, query: EncoderInput) -> EpisodeOutput:
+        """One episode: K support images with points (K, N, 2) and mask (K, N), Q query images."""
+        marked: EncoderOutput = self.encoder(support)
+        asked: EncoderOutput = self.encoder(query)
+        kept = prototypes(self.represent(marked.features, points_input), mask)  # (N, D)
+        scales = self.search(kept, asked.features)
+        exponents = None
+        if marked.exponents is not None and asked.exponents is not None:
+            exponents = torch.cat([marked.exponents, asked.exponents])  # (K + Q, T)
+        return EpisodeOutput(scales, exponents, asked.features)
+
+    def train(self, mode: bool = True) -> SalViT:
+        """Training or inference mode; frozen parts stay in inference mode, batch norm is as the settings say."""
+        super().train(mode)
+        self.backbone.eval()
+        for part in self.backbone.trainable_parts():
+            part.train(mode)
+        set_batch_norm(self.backbone, self.settings.backbone.bn, is_training=mode)
+        return self
+
+    # --- the verbs of a detector ------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def encode(self, images: Sequence[FittedImage]) -> Encoded:
+        """Images, with their saliency where the model uses one, to features."""
+        batch = self.prepare(*self._tensors(images))
+        output: EncoderOutput = self.encoder(batch)
+        low = None if batch.saliency is None else downscale(batch.saliency, self.encoder.grid_hw)
+        return Encoded(output.features, tuple(image.fit for image in images), low)
+
+    @torch.no_grad()
+    def learn(self, examples: Sequence[Example]) -> Pack:
+        """Marked pictures to a pack: one vector for each shot and keypoint. Points outside the picture do not count."""
+        names = tuple(dict.fromkeys(name for example in examples for name in example.names))
+        if not names:
+            raise ValueError("no keypoint is marked in any example; mark at least one")
+        points = np.zeros((len(examples), len(names), 2))
+        mask = np.zeros((len(examples), len(names)), dtype=bool)
+        for k, example in enumerate(examples):
+            columns = [names.index(name) for name in example.names]
+            points[k, columns] = example.points_input
+            inside = is_inside(example.points_input, (self.input_size, self.input_size))
+            mask[k, columns] = np.asarray(example.visible, dtype=bool) & inside
+        features = self.encode([example.image for example in examples]).features
+        vectors = self.represent(features, torch.from_numpy(np.where(mask[..., None], points, 0.0)).to(features)).cpu()
+        kept = torch.where(torch.from_numpy(mask)[..., None], vectors, torch.zeros_like(vectors))
+        return Pack(kept, torch.from_numpy(mask), names, self.name, self.weights_sha256, version=salvit.__version__)
+
+    @torch.no_grad()
+    def locate(self, pack: Pack, encoded: Encoded) -> Prediction:
+        """Find the keypoints of a pack in encoded images, in pixels of each image."""
+        self._check_pack(pack)
+        parts = [decode(self.search(*chunk), self.input_size) for chunk in self._chunks(pack, encoded.features)]
+        located = Located(*(torch.cat([getattr(part, name) for part in parts]) for name in Located.__slots__))
+        points_input, scores, covariances = (
+            tensor.double().cpu().numpy() for tensor in (located.points_input, located.scores, located.covariances)
+        )
+        return Prediction(
+            names=pack.names,
+            points=np.stack([fit.to_image(row) for fit, row in zip(encoded.fits, points_input, strict=True)]),
+            scores=scores,
+            presence=scores.copy(),  # until presence is trained, the score stands for it
+            covariances=np.stack(
+                [fit.covariance_to_image(row) for fit, row in zip(encoded.fits, covariances, strict=True)]
+            ),
+            known=pack.known.cpu().numpy(),
+        )
+
+    def detect(self, pack: Pack, images: Sequence[FittedImage]) -> Prediction:
+        """:meth:`locate` after :meth:`encode`."""
+        return self.locate(pack, self.encode(images))
+
+    @torch.no_grad()
+    def explain(self, pack: Pack, image: FittedImage) -> dict[str, npt.NDArray[np.float32]]:
+        """Maps that show why.
+
+        ``saliency`` (H, W); ``shaped_saliency`` (H, W), as the last block's mask has it; ``attention`` (N, H, W), where
+        the token under each found keypoint looks (mean over heads, last block); ``probability_S`` (N, S, S) for each
+        scale. Those that the model does not have are left out.
+        """
+        self._check_pack(pack)
+        batch = self.prepare(*self._tensors([image]))
+        output: EncoderOutput = self.encoder(batch)
+        scales = self.search(self._prototypes(pack), output.features)
+        maps = {
+            f"probability_{scale.size}": scale.probabilities[0].unflatten(-1, (scale.size,) * 2) for scale in scales
+        }
+        if batch.saliency is not None and self.encoder.uses_saliency:
+            maps["saliency"] = downscale(batch.saliency, self.encoder.grid_hw)[0]
+        if output.masks is not None:
+            maps["shaped_saliency"] = output.masks[0, -1]
+        if (attention := self.encoder.last_attention(batch)) is not None:
+            cells = input_to_grid(decode(scales, self.input_size).points_input[0], self.backbone.stride)  # (N, 2)
+            limits = [side - 1 for side in self.encoder.grid_hw]
+            x, y = cells[:, 0].round().clamp(0, limits[1]).long(), cells[:, 1].round().clamp(0, limits[0]).long()
+            maps["attention"] = attention[0, y * (limits[1] + 1) + x].unflatten(1, self.encoder.grid_hw)
+        return {name: map_.float().cpu().numpy() for name, map_ in maps.items()}
+
+    # --- helpers ----------------------------------------------------------------------------------------------------
+
+    @property
+    def weights_sha256(self) -> str:
+        """Hash of all weights, computed again only when one of them has changed."""
+        tensors = self.state_dict(keep_vars=True).values()
+        stamp = tuple((tensor.data_ptr(), tensor._version) for tensor in tensors)
+        if stamp != self._hash[0]:
+            self._hash = (stamp, hash_weights(self))
+        return self._hash[1]
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(self.parameters()).device
+
+    def _tensors(self, images: Sequence[FittedImage]) -> tuple[Tensor, Tensor | None]:
+        """Pixels (B, 3, S, S) in [0, 1] and saliency (B, S, S), None where no image has one."""
+        side = (self.input_size, self.input_size)
+        for image in images:
+            if image.pixels.shape[:2] != side:
+                raise ValueError(
+                    f"{self.name} takes images fitted to {side[0]}×{side[0]} pixels, got "
+                    f"{image.pixels.shape[1]}×{image.pixels.shape[0]} {image.source}"
+                )
+        pixels = torch.from_numpy(np.stack([image.pixels for image in images])).to(self.device)
+        given = [image.saliency for image in images if image.saliency is not None]
+        if given and len(given) != len(images):
+            raise ValueError(f"{len(given)} of {len(images)} images have saliency; expected all or none in one batch")
+        saliency = torch.from_numpy(np.stack(given)).to(self.device, torch.float32) if given else None
+        return pixels.permute(0, 3, 1, 2).float() / 255.0, saliency
+
+    def _prototypes(self, pack: Pack) -> Tensor:
+        return prototypes(pack.vectors.to(self.device), pack.mask.to(self.device))
+
+    def _chunks(self, pack: Pack, features: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """Prototypes, with as many queries at a time as fit into memory."""
+        kept = self._prototypes(pack)
+        each = len(kept) * self.settings.head.channels * features.shape[-2] * features.shape[-1]
+        for part in features.split(max(1, LARGEST_CHUNK // max(each, 1))):
+            yield kept, part
+
+    def _check_pack(self, pack: Pack) -> None:
+        if pack.weights_sha256 != self.weights_sha256:
+            raise ValueError(
+                f"the pack was made by {pack.model} with weights {pack.weights_sha256[:12]}…, this is {self.name} with "
+                f"{self.weights_sha256[:12]}…; learn the keypoints again with this model"
+            )
+
+
+def attentive_saliency(attentiveness: Tensor, input_size: int) -> Tensor:
+    """Class-token attention as saliency: stretched to [0, 1] in each image, brought to the input size: (B, S, S).
+
+    Choice: bilinear; where all patches are equal nothing stands out and the map is 0.
+    """
+    low, high = attentiveness.amin((1, 2), keepdim=True), attentiveness.amax((1, 2), keepdim=True)
+    stretched = (attentiveness - low) / (high - low).clamp_min(1e-12)
+    size = (input_size, input_size)
+    raised: Tensor = F.interpolate(stretched[:, None], size=size, mode="bilinear", align_corners=False)[:, 0]
+    return raised

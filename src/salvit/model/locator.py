@@ -1,0 +1,156 @@
+"""Multi-scale localisation net 𝓖: descriptor to place and uncertainty (paper Sec. 3.3).
+
+Letters: Q query images · N keypoints · L channels of a descriptor · S cells of a side · V = d_v. Symbols: P grid
+probabilities · g grid cell · o offset in [−1, 1] · Q̃ latent covariance (2 × d_v) · Ω precision · Σ covariance · l0 side
+of the input. Cells are numbered row by row: g = g_y · S + g_x.
+
+The paper's x = l0/S · (g + ½ + ½ o) counts from the image's edge; pixel centres here are integers, so ½ is taken off.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import combinations
+
+import torch
+from torch import Tensor, nn
+
+from salvit.geometry import grid_to_input, input_to_grid
+
+INVERSE_EPSILON = 1e-12
+"""Added to det Ω before the inverse."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleOutput:
+    """What one scale says of every cell."""
+
+    logits: Tensor
+    """(Q, N, S²)."""
+    offsets: Tensor
+    """(Q, N, S², 2) in [−1, 1], x then y."""
+    latents: Tensor
+    """(Q, N, S², 2, V)."""
+
+    @property
+    def size(self) -> int:
+        """S, cells of a side."""
+        return math.isqrt(self.logits.shape[-1])
+
+    @property
+    def probabilities(self) -> Tensor:
+        """P = softmax over all cells: (Q, N, S²)."""
+        return self.logits.softmax(-1)
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """Places of N keypoints in Q images, in the input frame."""
+
+    points_input: Tensor
+    """(Q, N, 2)."""
+    scores: Tensor
+    """(Q, N) mean over scales of the winning cell's probability."""
+    covariances: Tensor
+    """(Q, N, 2, 2) in square input pixels."""
+
+
+class Locator(nn.Module):
+    """One linear layer a scale, whose output splits into grid classifier 𝓖_c, offset 𝓖_o and covariance 𝓖_v branches.
+
+    Choice: three linear branches on one descriptor are one linear layer; offsets pass a tanh, as in the later code.
+    """
+
+    def __init__(self, channels: int, scales: tuple[int, ...], latent: int) -> None:
+        super().__init__()
+        self.latent = latent
+        self.scales = nn.ModuleList(nn.Linear(channels, size * size * (3 + 2 * latent)) for size in scales)
+        for layer in self.scales:
+            assert isinstance(layer, nn.Linear)
+            nn.init.xavier_uniform_(layer.weight)
+            nn.init.zeros_(layer.bias)
+
+    def forward(self, descriptors: Tensor) -> tuple[ScaleOutput, ...]:
+        """Descriptors Ψ (Q, N, L) to the branches of every scale."""
+        outputs = []
+        for layer in self.scales:
+            joint = layer(descriptors)  # (Q, N, S² · (1 + 2 + 2V))
+            cells = joint.shape[-1] // (3 + 2 * self.latent)
+            logits, offsets, latents = joint.split([cells, 2 * cells, 2 * self.latent * cells], dim=-1)
+            outputs.append(
+                ScaleOutput(
+                    logits,
+                    torch.tanh(offsets).unflatten(-1, (-1, 2)),
+                    latents.unflatten(-1, (-1, 2, self.latent)),
+                )
+            )
+        return tuple(outputs)
+
+
+def grid_target(points_input: Tensor, input_size: int, size: int) -> tuple[Tensor, Tensor]:
+    """The true cell ĝ and offset x̂ of a point (paper Eq. 9).
+
+        ĝ = floor(x · S / l0), kept inside the grid;  x̂ = 2 (x · S / l0 − (ĝ + ½))   with x from the image's edge
+
+    Shapes: points_input (..., 2) in pixels -> cell numbers (...) and offsets (..., 2), in [−1, 1) for points inside.
+    """
+    cells = input_to_grid(points_input, input_size / size)  # fractional, a cell's centre is its index
+    nearest = torch.floor(cells + 0.5).clamp(0, size - 1)
+    return (nearest[..., 1] * size + nearest[..., 0]).long(), 2 * (cells - nearest)
+
+
+def precision(latents: Tensor) -> Tensor:
+    """Ω = Q̃ Q̃ᵀ / d_v (paper Sec. 3.3). Shapes: (..., 2, V) -> (..., 2, 2)."""
+    return latents @ latents.transpose(-1, -2) / latents.shape[-1]
+
+
+def precision_determinant(latents: Tensor) -> Tensor:
+    """Determinant of Ω by its minors, which rounding cannot make negative: Σ_{a<b} (Q̃_1a Q̃_2b − Q̃_1b Q̃_2a)² / d_v².
+
+    Shapes: (..., 2, V) -> (...).
+    """
+    first, second = latents[..., 0, :], latents[..., 1, :]
+    pairs = torch.tensor(list(combinations(range(latents.shape[-1]), 2)), device=latents.device)  # (V(V−1)/2, 2)
+    a, b = pairs[:, 0], pairs[:, 1]
+    minors = first[..., a] * second[..., b] - first[..., b] * second[..., a]
+    return minors.square().sum(-1) / latents.shape[-1] ** 2
+
+
+def covariance(latents: Tensor) -> Tensor:
+    """Σ = Ω⁻¹ in closed form (paper Sec. 3.3), in offset units. Shapes: (..., 2, V) -> (..., 2, 2)."""
+    omega, determinant = precision(latents), precision_determinant(latents) + INVERSE_EPSILON
+    xx, xy, yy = omega[..., 0, 0], omega[..., 0, 1], omega[..., 1, 1]
+    adjugate = torch.stack([torch.stack([yy, -xy], -1), torch.stack([-xy, xx], -1)], -2)
+    return adjugate / determinant[..., None, None]
+
+
+def decode_scale(cells: Tensor, offsets: Tensor, input_size: int, size: int) -> Tensor:
+    """Place of a cell and its offset: x = l0/S · (g + ½ + ½ o) − ½ (paper Eq. 10, one scale).
+
+    Shapes: cells (...) int, offsets (..., 2) -> (..., 2) in input pixels.
+    """
+    grid = torch.stack([cells % size, cells // size], dim=-1).to(offsets.dtype)
+    return grid_to_input(grid + offsets / 2, input_size / size)
+
+
+def at_cell(field: Tensor, cells: Tensor) -> Tensor:
+    """The field's value at one cell of each keypoint: (Q, N, S², ...), (Q, N) -> (Q, N, ...)."""
+    index = cells.reshape(*cells.shape, *([1] * (field.ndim - 2))).expand(*cells.shape, 1, *field.shape[3:])
+    return field.gather(2, index).squeeze(2)
+
+
+def decode(scales: tuple[ScaleOutput, ...], input_size: int) -> Located:
+    """Multi-scale point and covariance (paper Eq. 10).
+
+        x = 1/N_S Σ l0/S (g + ½ + ½ o),   Σ = 1/(4 N_S) Σ (l0/S)² Σ^(S)
+
+    with the winning cell g of each scale. Choice: the score is the mean over scales of that cell's probability.
+    """
+    points, scores, covariances = [], [], []
+    for scale in scales:
+        best, cells = scale.probabilities.max(-1)  # (Q, N)
+        points.append(decode_scale(cells, at_cell(scale.offsets, cells), input_size, scale.size))
+        scores.append(best)
+        covariances.append(covariance(at_cell(scale.latents, cells)) * (input_size / scale.size) ** 2 / 4)
+    return Located(torch.stack(points).mean(0), torch.stack(scores).mean(0), torch.stack(covariances).mean(0))

@@ -1,0 +1,66 @@
+"""Modulator 𝓜 and descriptor net 𝓓: where does the query look like the prototype, as one vector (paper Sec. 3.3).
+
+Letters: Q query images · N keypoints · D channels of features · m channels after the 1×1 · H, W cells.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+def modulate(features: Tensor, prototypes: Tensor) -> Tensor:
+    """Attentive features: F_att_n(p) = 𝓔(I)(p) ⊙ c_n (paper Sec. 3.3).
+
+    Shapes: features (Q, D, H, W), prototypes (N, D) -> (Q, N, D, H, W). The network itself uses
+    :func:`modulate_and_project`, which never forms this.
+    """
+    return features[:, None] * prototypes[:, :, None, None]
+
+
+def modulate_and_project(features: Tensor, prototypes: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """:func:`modulate` and a 1×1 convolution at once: W (c_n ⊙ F) = (W Diag(c_n)) F.
+
+    So all queries and keypoints are one matrix product, and N·D·H·W numbers a query are never stored.
+    Shapes: features (Q, D, H, W), prototypes (N, D), weight (m, D), bias (m,) -> (Q, N, m, H, W).
+    """
+    num_queries, channels, height, width = features.shape
+    weights = (weight[None] * prototypes[:, None, :]).flatten(0, 1)  # (N·m, D)
+    flat = features.permute(1, 0, 2, 3).reshape(channels, -1)  # (D, Q·H·W)
+    projected = (weights @ flat).view(len(prototypes), -1, num_queries, height * width)  # (N, m, Q, H·W)
+    maps: Tensor = projected.permute(2, 0, 1, 3).unflatten(3, (height, width)) + bias[:, None, None]
+    return maps
+
+
+class DescriptorNet(nn.Module):
+    """𝓓: a 1×1 convolution, then 3×3 ones of stride 2 until the map is small; flattened, it is the descriptor Ψ.
+
+    Choice: a ReLU after every layer, no batch norm, as in the predecessor's code; the map ends at ``side`` or less.
+    """
+
+    def __init__(self, channels_in: int, grid_hw: tuple[int, int], channels: int, channels_out: int, side: int) -> None:
+        super().__init__()
+        steps, sides = 0, grid_hw
+        while max(sides) > side or steps == 0:
+            steps, sides = steps + 1, ((sides[0] + 1) // 2, (sides[1] + 1) // 2)
+        self.project = nn.Conv2d(channels_in, channels, kernel_size=1)
+        widths = [channels] * steps + [channels_out]
+        self.reduce = nn.ModuleList(
+            nn.Conv2d(before, after, kernel_size=3, stride=2, padding=1) for before, after in pairwise(widths)
+        )
+        self.channels = channels_out * sides[0] * sides[1]
+        for layer in (self.project, *self.reduce):
+            nn.init.xavier_uniform_(layer.weight)
+            nn.init.zeros_(layer.bias)
+
+    def forward(self, features: Tensor, prototypes: Tensor) -> Tensor:
+        """Features (Q, D, H, W) and prototypes (N, D) to descriptors Ψ (Q, N, L)."""
+        assert self.project.bias is not None
+        weight = self.project.weight.flatten(1)
+        maps = modulate_and_project(features, prototypes, weight, self.project.bias)  # (Q, N, m, H, W)
+        hidden = F.relu(maps).flatten(0, 1)  # (Q·N, m, H, W)
+        for layer in self.reduce:
+            hidden = F.relu(layer(hidden))
+        return hidden.reshape(len(features), len(prototypes), -1)

@@ -1,0 +1,108 @@
+"""Where tokens are: the ways of telling attention about position.
+
+Letters: B images · E heads · P = H·W tokens · C channels of a head.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class RelativeKeyEncoding(nn.Module):
+    """Relative encoding on the key (paper Sec. 3.2.2, commented passage): k_j ← k_j + R^W[j_x − i_x] + R^H[j_y − i_y].
+
+    Tables are shared by the heads and start at zero. The pair's vector r_ij is never formed (it would take P² vectors):
+    every product with it splits into a part for columns and a part for rows.
+    """
+
+    _to_x: Tensor
+    _to_y: Tensor
+    _at_x: Tensor
+    _at_y: Tensor
+
+    def __init__(self, grid_hw: tuple[int, int], channels: int) -> None:
+        super().__init__()
+        self.grid_hw = grid_hw
+        height, width = grid_hw
+        self.across = nn.Parameter(torch.zeros(2 * width - 1, channels))
+        self.down = nn.Parameter(torch.zeros(2 * height - 1, channels))
+        x, y = torch.arange(width).repeat(height), torch.arange(height).repeat_interleave(width)  # (P,), (P,)
+        self.register_buffer("_to_x", torch.arange(width) - x[:, None] + width - 1, persistent=False)  # (P, W)
+        self.register_buffer("_to_y", torch.arange(height) - y[:, None] + height - 1, persistent=False)  # (P, H)
+        self.register_buffer("_at_x", F.one_hot(x, width).float(), persistent=False)  # (P, W)
+        self.register_buffer("_at_y", F.one_hot(y, height).float(), persistent=False)  # (P, H)
+
+    def _parts(self, vectors: Tensor, *, is_key: bool) -> tuple[Tensor, Tensor]:
+        """Products of each token's vector with the tables, by column and row of the other token: (…, P, W), (…, P, H).
+
+        For a query i the other token is j and the offset j − i; for a key j the other is i and the offset still j − i.
+        """
+        to_x, to_y = self._to_x, self._to_y
+        if is_key:  # the offset from the other token to this one mirrors the offset from this one to the other
+            to_x, to_y = 2 * (self.grid_hw[1] - 1) - to_x, 2 * (self.grid_hw[0] - 1) - to_y
+        by_x = (vectors @ self.across.T).gather(-1, to_x.expand(*vectors.shape[:-1], -1))
+        by_y = (vectors @ self.down.T).gather(-1, to_y.expand(*vectors.shape[:-1], -1))
+        return by_x, by_y
+
+    def dot_query(self, query: Tensor) -> Tensor:
+        """q_i · r_ij: (B, E, P, C) -> (B, E, P, P)."""
+        by_x, by_y = self._parts(query, is_key=False)
+        return (by_y[..., :, None] + by_x[..., None, :]).flatten(-2)
+
+    def dot_key(self, key: Tensor) -> Tensor:
+        """k_j · r_ij: (B, E, P, C) -> (B, E, P, P), indexed by i then j."""
+        by_x, by_y = self._parts(key, is_key=True)
+        return (by_y[..., :, None] + by_x[..., None, :]).flatten(-2).transpose(-1, -2)
+
+    def squared_length(self) -> Tensor:
+        """‖r_ij‖²: (P, P)."""
+        columns, rows = self.across[self._to_x], self.down[self._to_y]  # (P, W, C), (P, H, C)
+        lengths = columns.square().sum(-1)[:, None, :] + rows.square().sum(-1)[:, :, None]  # (P, H, W)
+        return (lengths + 2 * torch.einsum("phc,pwc->phw", rows, columns)).flatten(1)
+
+    def widen(self, query: Tensor, key: Tensor, *, is_distance: bool) -> tuple[Tensor, Tensor]:
+        """Queries and keys with more channels, whose plain product is q·k + q·r, or q·k + q·r − k·r for a distance.
+
+        A query carries its products with the tables, one channel for each column and row, and the key says by a one
+        where it stands; for k·r the other way round. So a fast kernel needs no bias of size B·E·P².
+        """
+        shape = query.shape[:-1]
+        at_x, at_y = self._at_x.to(query).expand(*shape, -1), self._at_y.to(query).expand(*shape, -1)
+        queries, keys = [query, *self._parts(query, is_key=False)], [key, at_x, at_y]
+        if is_distance:
+            queries += [at_x, at_y]
+            keys += [-part for part in self._parts(key, is_key=True)]
+        return torch.cat(queries, dim=-1), torch.cat(keys, dim=-1)
+
+
+class RelativeBias(nn.Module):
+    """A learnt number for each head and offset, added to the logits, as in Swin."""
+
+    _offset: Tensor
+
+    def __init__(self, grid_hw: tuple[int, int], heads: int) -> None:
+        super().__init__()
+        height, width = grid_hw
+        self.table = nn.Parameter(torch.zeros(heads, (2 * height - 1) * (2 * width - 1)))
+        x, y = torch.arange(width).repeat(height), torch.arange(height).repeat_interleave(width)
+        offset_x, offset_y = x[None, :] - x[:, None] + width - 1, y[None, :] - y[:, None] + height - 1
+        self.register_buffer("_offset", offset_y * (2 * width - 1) + offset_x, persistent=False)  # (P, P)
+
+    def forward(self) -> Tensor:
+        """The bias of every pair: (E, P, P)."""
+        return self.table[:, self._offset]
+
+
+class AbsolutePosition(nn.Module):
+    """A learnt vector for each cell, added to the tokens."""
+
+    def __init__(self, grid_hw: tuple[int, int], channels: int) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.zeros(1, grid_hw[0] * grid_hw[1], channels))
+        nn.init.trunc_normal_(self.table, std=0.02)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """(B, P, C) -> (B, P, C)."""
+        return tokens + self.table

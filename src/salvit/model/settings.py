@@ -1,0 +1,211 @@
+"""Settings of a SalViT model; the defaults are the paper's main setting (SalViT default, on ResNet-50)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+BackboneName = Literal["resnet50", "dino-s16", "dinov2-s14", "lite0"]
+BatchNormMode = Literal["running", "episode", "frozen"]
+Kernel = Literal["rbf", "rbf_printed", "softmax"]
+Interaction = Literal["harmonic", "product", "arithmetic"]
+Mask = Literal["soft", "hard", "none"]
+Position = Literal["relative", "bias", "absolute", "none"]
+Morphology = Literal["learned", "fixed", "off"]
+Join = Literal["both", "raw", "vit"]
+Provider = Literal["attentiveness", "rbd", "learned", "spectral_residual", "onnx", "files", "none"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackboneSettings:
+    """Which network gives the raw tokens."""
+
+    name: BackboneName = "resnet50"
+    layer4_blocks: Literal[2, 3] = 3
+    """``resnet50`` only: how many of the three blocks of layer 4 run (the paper's 23 M parameters need all)."""
+    bn: BatchNormMode = "running"
+    """Batch norm: ``running`` statistics; those of the ``episode``, also in inference; ``frozen``, never changed."""
+    is_normalised: bool = False
+    """Scale each level's tokens to a root mean square of 1 before use."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionSettings:
+    """Masked self-attention (paper Sec. 3.2.2)."""
+
+    kernel: Kernel = "rbf"
+    """``rbf``: squared distance, as in the authors' code; ``rbf_printed``: exactly as the paper prints it."""
+    normalise_qk: bool = True
+    """``rbf`` only: queries and keys have unit length."""
+    normalise_rows: bool = True
+    """``rbf`` only: each row of the attention sums to 1."""
+    beta: float = 1.0
+    """Temperature β."""
+    heads: int = 6
+    head_channels: int = 64
+    position: Position = "relative"
+    mask: Mask = "soft"
+    interaction: Interaction = "harmonic"
+    """The saliency interaction matrix."""
+    degree: float = 1.0
+    """J, the degree of soft masking."""
+
+    def __post_init__(self) -> None:
+        if self.beta <= 0:
+            raise ValueError(f"attention.beta must be above 0, got {self.beta}")
+        if self.heads < 1 or self.head_channels < 1:
+            raise ValueError(f"attention needs at least 1 head and 1 channel, got {self.heads} × {self.head_channels}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MorphologySettings:
+    """Morphology learner (paper Sec. 3.2.3)."""
+
+    mode: Morphology = "learned"
+    exponent: float = 0.7
+    """``fixed`` only: the power that saliency is raised to."""
+    bound: float = 2.0
+    """ρ1: the learnt exponent lies in 0 to this."""
+    centre: float = 0.7
+    """ρ2: where the regulariser wants the exponent."""
+    interval: float = 0.05
+    """ρ3: squared distance from the centre that costs nothing."""
+    embedding_width: int = 512
+    """Channels inside the saliency embedding module."""
+    embedding_channels: int = 512
+    """d_e, its output."""
+    hidden: int = 512
+    """Hidden units of the parameter generator."""
+
+    def __post_init__(self) -> None:
+        if self.exponent < 0 or self.bound <= 0:
+            raise ValueError(f"morphology: exponent ({self.exponent}) and bound ({self.bound}) must be positive")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderSettings:
+    """The SalViT stack (paper Sec. 3.3 and supplement)."""
+
+    blocks: int = 1
+    """T cascaded blocks."""
+    token_channels: int = 384
+    ffn_ratio: int = 2
+    vit_channels: int = 384
+    """d_vit: channels of all blocks' outputs together."""
+    join: Join = "both"
+    """What the encoder gives: raw tokens beside SalViT's, only ``raw`` (CNN-only), or only ``vit``."""
+
+    def __post_init__(self) -> None:
+        if self.blocks < 1 or self.vit_channels % self.blocks:
+            raise ValueError(f"encoder: {self.vit_channels} channels do not divide among {self.blocks} blocks")
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadSettings:
+    """Pooling, descriptor net and localisation net (paper Sec. 3.3)."""
+
+    pooling_sigma: float = 14.0
+    """ξ in pixels of a 384 px input; scaled with the input."""
+    channels: int = 256
+    """After the first 1×1 convolution of the descriptor net, and until its last layer."""
+    descriptor_channels: int = 1024
+    descriptor_side: int = 2
+    """The descriptor net halves the map until its side is at most this."""
+    scales: tuple[int, ...] = (8, 12, 16)
+    latent: int = 3
+    """d_v: columns of the latent covariance."""
+
+    def __post_init__(self) -> None:
+        if not self.scales or min(self.scales) < 1:
+            raise ValueError(f"head.scales must be one or more positive sizes, got {self.scales}")
+        if self.latent < 2:
+            raise ValueError(f"head.latent must be at least 2, or a precision matrix has no inverse; got {self.latent}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSettings:
+    """A whole model."""
+
+    name: str = "salvit-resnet50"
+    input_size: int = 384
+    saliency: Provider = "files"
+    """Where its saliency comes from; ``attentiveness`` is taken from the backbone in the same pass."""
+    backbone: BackboneSettings = field(default_factory=BackboneSettings)
+    attention: AttentionSettings = field(default_factory=AttentionSettings)
+    morphology: MorphologySettings = field(default_factory=MorphologySettings)
+    encoder: EncoderSettings = field(default_factory=EncoderSettings)
+    head: HeadSettings = field(default_factory=HeadSettings)
+
+    def __post_init__(self) -> None:
+        if self.saliency == "attentiveness" and self.backbone.name not in ("dino-s16", "dinov2-s14"):
+            raise ValueError(f"saliency = 'attentiveness' needs a transformer backbone, got {self.backbone.name!r}")
+
+
+HeadWidth = Literal["paper", "narrow"]
+
+
+def narrow(settings: ModelSettings) -> ModelSettings:
+    """The same model, narrower: about 3 M parameters for SalViT and 7.5 M for the head, to train on two CPU cores."""
+    return replace(
+        settings,
+        morphology=replace(settings.morphology, embedding_width=128, embedding_channels=128, hidden=128),
+        head=replace(settings.head, channels=128, descriptor_channels=384),
+    )
+
+
+def preset(name: str, width: HeadWidth = "paper") -> ModelSettings:
+    """The settings of a named model; an unknown name is an error that lists the known ones."""
+    match name:
+        case "salvit-resnet50":
+            settings = ModelSettings()
+        case "salvit-dino-s16":
+            settings = ModelSettings(name=name, saliency="attentiveness", backbone=BackboneSettings(name="dino-s16"))
+        case "salvit-dinov2":
+            backbone = BackboneSettings(name="dinov2-s14", is_normalised=True)
+            settings = ModelSettings(name=name, input_size=280, saliency="attentiveness", backbone=backbone)
+        case "salvit-lite0":
+            backbone = BackboneSettings(name="lite0", is_normalised=True)
+            settings = ModelSettings(name=name, input_size=320, saliency="learned", backbone=backbone)
+        case _:
+            raise ValueError(f"unknown model {name!r}; known: {', '.join(PRESETS)}")
+    return narrow(settings) if width == "narrow" else settings
+
+
+PRESETS = ("salvit-resnet50", "salvit-dino-s16", "salvit-dinov2", "salvit-lite0")
+
+
+def ablation(row: str) -> ModelSettings:
+    """The model of one row of the paper's ablation table (Table 4); an unknown row is an error that lists the rows."""
+    cnn, dino = preset("salvit-resnet50"), preset("salvit-dino-s16")
+    vanilla = AttentionSettings(mask="none")
+    off = replace(cnn.morphology, mode="off")
+    match row:
+        case "cnn-only":
+            return replace(cnn, encoder=EncoderSettings(join="raw"), saliency="none")
+        case "vit-only":
+            return replace(cnn, encoder=EncoderSettings(join="vit"), attention=vanilla, morphology=off, saliency="none")
+        case "cnn+vit":
+            return replace(cnn, attention=vanilla, morphology=off, saliency="none")
+        case "salvit":
+            return cnn
+        case "salvit-without-ml":
+            return replace(cnn, morphology=off)
+        case "salvit-without-pe":
+            return replace(cnn, attention=AttentionSettings(position="none"))
+        case "dino-with-vit":
+            return replace(dino, attention=vanilla, morphology=off, saliency="none")
+        case "dino-with-salvit":
+            return dino
+    raise ValueError(f"unknown row {row!r} of the ablation table; known: {', '.join(ABLATIONS)}")
+
+
+ABLATIONS = (
+    "cnn-only",
+    "vit-only",
+    "cnn+vit",
+    "salvit",
+    "salvit-without-ml",
+    "salvit-without-pe",
+    "dino-with-vit",
+    "dino-with-salvit",
+)

@@ -1,0 +1,122 @@
+"""Localisation net: targets, decoding, uncertainty."""
+
+import math
+
+import pytest
+import torch
+from torch.autograd import gradcheck
+
+from salvit.geometry import flip_points
+from salvit.model.locator import (
+    Locator,
+    ScaleOutput,
+    at_cell,
+    covariance,
+    decode,
+    decode_scale,
+    grid_target,
+    precision,
+    precision_determinant,
+)
+
+
+def test_grid_target_by_hand():
+    # 384 px in 8 cells of 48; pixel (100, 47) has its centre at edge coordinate (100.5, 47.5)
+    cell, offset = grid_target(torch.tensor([100.0, 47.0]), 384, 8)
+    assert cell.item() == 0 * 8 + 2
+    torch.testing.assert_close(offset, torch.tensor([2 * (100.5 / 48 - 2.5), 2 * (47.5 / 48 - 0.5)]))
+
+
+def test_points_on_the_border_fall_into_the_outer_cells():
+    corners = torch.tensor([[-0.5, -0.5], [383.5, 383.5], [383.4, -0.4]])
+    cells, offsets = grid_target(corners, 384, 8)
+    assert cells.tolist() == [0, 63, 7]
+    assert offsets.abs().max() <= 1 + 1e-5
+
+
+@pytest.mark.parametrize("size", [8, 12, 16])
+def test_decoding_undoes_the_target(size):
+    points = torch.rand(100, 2, dtype=torch.double, generator=torch.Generator().manual_seed(0)) * 383
+    cells, offsets = grid_target(points, 384, size)
+    assert ((offsets >= -1) & (offsets < 1)).all()
+    torch.testing.assert_close(decode_scale(cells, offsets, 384, size), points)
+
+
+def test_precision_determinant_and_covariance_by_hand():
+    latents = torch.tensor([[1.0, 2.0, 0.0], [0.0, 1.0, 3.0]])
+    torch.testing.assert_close(precision(latents), torch.tensor([[5.0, 2.0], [2.0, 10.0]]) / 3)
+    assert precision_determinant(latents).item() == pytest.approx(46 / 9)
+    torch.testing.assert_close(covariance(latents), torch.tensor([[10.0, -2.0], [-2.0, 5.0]]) * 3 / 46)
+
+
+def test_covariance_is_the_inverse_and_never_negative():
+    torch.manual_seed(0)
+    latents = torch.randn(50, 2, 3, dtype=torch.double)
+    torch.testing.assert_close(covariance(latents), torch.linalg.inv(precision(latents)), rtol=1e-6, atol=1e-8)
+    flat = torch.randn(1000, 1, 3) * torch.tensor([[1.0], [1.0 + 1e-4]])  # two rows nearly alike: rounding decides
+    assert (precision_determinant(flat) >= 0).all()
+    assert torch.isfinite(covariance(torch.zeros(1, 2, 3))).all()
+
+
+def scale_output(size, cell, offset, latents, sharp=50.0):
+    """A scale that is sure of one cell."""
+    logits = torch.zeros(1, 1, size * size)
+    logits[..., cell] = sharp
+    offsets, field = torch.zeros(1, 1, size * size, 2), torch.ones(1, 1, size * size, 2, 3)
+    offsets[..., cell, :], field[..., cell, :, :] = torch.tensor(offset), torch.tensor(latents)
+    return ScaleOutput(logits, offsets, field)
+
+
+def test_multi_scale_prediction_by_hand():
+    unit = [[math.sqrt(3.0), 0.0, 0.0], [0.0, math.sqrt(3.0), 0.0]]  # Ω = I
+    first = scale_output(8, 8 * 1 + 2, [0.5, -1.0], unit)
+    second = scale_output(16, 16 * 3 + 5, [0.0, 0.0], unit)
+    located = decode((first, second), 384)
+    x1, y1 = 48 * (2 + 0.5 + 0.25) - 0.5, 48 * (1 + 0.5 - 0.5) - 0.5
+    x2, y2 = 24 * 5.5 - 0.5, 24 * 3.5 - 0.5
+    torch.testing.assert_close(located.points_input[0, 0], torch.tensor([(x1 + x2) / 2, (y1 + y2) / 2]))
+    assert located.scores.item() == pytest.approx(1.0)
+    torch.testing.assert_close(located.covariances[0, 0], torch.eye(2) * (48**2 + 24**2) / (4 * 2))
+
+
+def test_score_is_the_mean_winning_probability():
+    sure, unsure = (scale_output(2, 1, [0.0, 0.0], [[1.0] * 3, [0.0] * 3], sharp) for sharp in (50.0, 0.0))
+    assert decode((sure, unsure), 64).scores.item() == pytest.approx((1 + 0.25) / 2)
+
+
+def test_decoding_is_mirror_exact():
+    torch.manual_seed(0)
+    size = 8
+    scale = ScaleOutput(torch.randn(2, 3, 64), torch.rand(2, 3, 64, 2) * 2 - 1, torch.randn(2, 3, 64, 2, 3))
+    grid = lambda field: field.unflatten(2, (size, size)).flip(3).flatten(2, 3)  # noqa: E731
+    mirror = torch.tensor([-1.0, 1.0])
+    flipped = ScaleOutput(grid(scale.logits), grid(scale.offsets) * mirror, grid(scale.latents) * mirror[:, None])
+    here, there = decode((scale,), 384), decode((flipped,), 384)
+    torch.testing.assert_close(flip_points(here.points_input, 384), there.points_input)
+    torch.testing.assert_close(here.covariances * torch.outer(mirror, mirror), there.covariances)
+
+
+def test_branches_have_the_papers_shapes_and_offsets_are_bounded():
+    locator = Locator(4096, (8, 12, 16), latent=3)
+    assert sum(parameter.numel() for parameter in locator.parameters()) == 4097 * 9 * (64 + 144 + 256)
+    outputs = locator(torch.randn(2, 3, 4096) * 100)
+    assert [output.size for output in outputs] == [8, 12, 16]
+    for output in outputs:
+        cells = output.size**2
+        assert output.logits.shape == (2, 3, cells)
+        assert output.offsets.shape == (2, 3, cells, 2)
+        assert output.latents.shape == (2, 3, cells, 2, 3)
+        assert output.offsets.abs().max() <= 1
+        torch.testing.assert_close(output.probabilities.sum(-1), torch.ones(2, 3))
+
+
+def test_at_cell_picks_one_cell_of_each_keypoint():
+    field = torch.arange(12.0).view(1, 2, 3, 2)
+    assert at_cell(field, torch.tensor([[2, 0]])).tolist() == [[[4.0, 5.0], [6.0, 7.0]]]
+    assert at_cell(field[..., 0], torch.tensor([[2, 0]])).tolist() == [[4.0, 6.0]]
+
+
+def test_gradients_are_right():
+    latents = torch.randn(2, 2, 3, dtype=torch.double, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    for function in (precision, precision_determinant, covariance):
+        assert gradcheck(function, latents)
