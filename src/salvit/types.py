@@ -176,7 +176,11 @@ class Detector(Protocol):
 
     name: str
     input_size: int
-    weights_sha256: str
+
+    @property
+    def weights_sha256(self) -> str:
+        """Hash of its weights: a pack fits only those."""
+        ...
 
     def encode(self, images: Sequence[FittedImage]) -> Encoded:
         """Images to features."""
