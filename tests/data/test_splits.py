@@ -198,3 +198,11 @@ def test_the_real_animal_pose_is_complete(real_animal_pose):
         problem = make_problem(real_animal_pose, unseen)
         train = {record.path for record in problem.records["train"]}
         assert not train & {record.path for record in problem.records["report"]}
+
+
+def test_nabirds_reports_on_test_species_and_keeps_validation_species_as_dev(nabirds_root):
+    problem = open_problem("nabirds", nabirds_root)
+    assert {record.species for record in problem.records["train"]} == {"Blue-winged Teal (Male)"}
+    assert {record.species for record in problem.records["report"]} == {"Mallard (Breeding male)"}
+    with pytest.raises(ValueError, match="'val' is no list to report on; expected 'test'"):
+        open_problem("nabirds", nabirds_root, "val")

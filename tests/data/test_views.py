@@ -80,20 +80,23 @@ def test_an_augmented_view_without_a_change_is_the_plain_view(dotted):
 
 
 def test_outside_window_and_image_is_the_mean_colour(dotted):
-    loaded = load_view(View(dotted, (-40.0, 0.0, 160.0, 120.0), Change()), 200, NAMES)
+    view = View(dotted, (-40.0, 10.0, 160.0, 110.0), Change())
+    loaded = load_view(view, 200, NAMES, saliency=np.ones(HW, dtype=np.float32))
     assert (loaded.pixels[:, :40] == MEAN_COLOUR).all()  # left of the image, inside the window
-    assert (loaded.pixels[:40] == MEAN_COLOUR).all()  # above the window
-    assert (loaded.pixels[41:159, 41:] != MEAN_COLOUR).any(-1).all()
+    assert (loaded.pixels[:50] == MEAN_COLOUR).all()  # above the window, where the image goes on
+    assert (loaded.pixels[51:149, 41:] != MEAN_COLOUR).any(-1).all()
+    assert (loaded.saliency[51:149, 41:] == 255).all()
+    assert not loaded.saliency[:, :40].any() and not loaded.saliency[:50].any() and not loaded.saliency[150:].any()
 
 
 def test_a_much_larger_image_is_averaged_not_skipped(tmp_path, dotted):
     stripes = np.zeros((1200, 1600, 3), dtype=np.uint8)
-    stripes[:, ::2] = 254
+    stripes[:, ::8] = 248  # one column of eight, which samples between the others would miss
     Image.fromarray(stripes).save(tmp_path / "stripes.png")
     record = replace(dotted, path=tmp_path / "stripes.png", image_hw=(1200, 1600), box=None)
     loaded = load_view(View(record, (0.0, 0.0, 1600.0, 1200.0), Change()), 200, NAMES, saliency=np.ones((1200, 1600)))
     inner = loaded.pixels[30:170, 5:195]
-    assert np.abs(inner.astype(int) - 127).max() <= 2
+    assert np.abs(inner.astype(int) - 31).max() <= 2
 
 
 def test_a_keypoint_outside_the_window_is_not_visible(dotted):
