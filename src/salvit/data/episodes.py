@@ -146,7 +146,7 @@ class EpisodePool:
             drawn.names,
             tuple(self._draw_view(record, rng) for record in drawn.supports),
             tuple(self._draw_view(record, rng) for record in drawn.queries),
-            _draw_paths(self.settings.auxiliary, drawn, split.paths, rng),
+            draw_paths(self.settings.auxiliary, drawn, split.paths, rng),
             split.pairs,
             seed=int(rng.integers(2**31)),
         )
@@ -228,9 +228,10 @@ def _draw_files(candidates: _Candidates, num: int, rng: np.random.Generator) -> 
     return order[np.sort(first)[:num]]
 
 
-def _draw_paths(
+def draw_paths(
     mode: AuxiliaryMode, drawn: DrawnRecords, paths: Pairs, rng: np.random.Generator
 ) -> tuple[tuple[int, int], ...]:
+    """The paths of auxiliary keypoints of one episode, as indices of its names."""
     if mode == "none":
         return ()
     if mode == "default" and paths:

@@ -1,0 +1,128 @@
+"""Checkpoints: weights, optimiser, settings and version in one safetensors file, written in one atomic step.
+
+Frozen weights of the backbone are not kept: they are named by the settings and come from their own file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import salvit
+from salvit.recipes import Recipe, recipe_from_table, recipe_to_table
+
+FORMAT = "salvit-checkpoint-1"
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What a file holds."""
+
+    recipe: Recipe
+    weights: dict[str, Tensor]
+    """The model's own weights."""
+    optimizer: dict[str, Tensor]
+    """Its optimiser's state, ``NUMBER.NAME``; empty in a model that is only used."""
+    state: dict[str, Any]
+    """Episode, best dev score and the like: plain values."""
+    version: str
+
+
+def own_weights(model: nn.Module) -> dict[str, Tensor]:
+    """The weights that training changes, and buffers of those parts: everything but the frozen backbone."""
+    trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+    parts = {name.rpartition(".")[0] for name in trained}
+    state = model.state_dict()
+    return {
+        name: value
+        for name, value in state.items()
+        if not name.startswith("backbone.") or name.rpartition(".")[0] in parts
+    }
+
+
+def save_checkpoint(
+    path: Path, recipe: Recipe, weights: dict[str, Tensor], optimizer: dict[str, Tensor], state: dict[str, Any]
+) -> None:
+    """Write a checkpoint; if that fails (a full disk), the one before is still there, whole."""
+    from safetensors.torch import save
+
+    metadata = {
+        "format": FORMAT,
+        "version": salvit.__version__,
+        "recipe": json.dumps(recipe_to_table(recipe)),
+        "state": json.dumps(state),
+    }
+    tensors = {f"model.{name}": value for name, value in weights.items()}
+    tensors |= {f"optimizer.{name}": value for name, value in optimizer.items()}
+    content = save({name: value.detach().cpu().contiguous() for name, value in tensors.items()}, metadata)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with partial.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    except OSError as problem:
+        partial.unlink(missing_ok=True)
+        kept = f"the checkpoint before it, {path}, is whole" if path.exists() else "there is none before it"
+        raise OSError(
+            f"could not write the checkpoint {path} ({problem}); {kept}: free some space, then --resume"
+        ) from problem
+
+
+def load_checkpoint(path: Path) -> Checkpoint:
+    """Read a checkpoint."""
+    from safetensors import SafetensorError, safe_open
+
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} does not exist; expected a checkpoint made by `salvit train`")
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            if metadata.get("format") != FORMAT:
+                raise ValueError(f"{path} is not a checkpoint of salvit: its format is {metadata.get('format')!r}")
+            tensors = {key: file.get_tensor(key) for key in file.keys()}
+    except SafetensorError as problem:
+        raise ValueError(f"{path} is not a checkpoint of salvit: {problem}") from problem
+    return Checkpoint(
+        recipe=recipe_from_table(json.loads(metadata["recipe"])),
+        weights={key.removeprefix("model."): value for key, value in tensors.items() if key.startswith("model.")},
+        optimizer={key.removeprefix("optimizer."): v for key, v in tensors.items() if key.startswith("optimizer.")},
+        state=json.loads(metadata["state"]),
+        version=metadata["version"],
+    )
+
+
+def put_weights(model: nn.Module, weights: dict[str, Tensor]) -> None:
+    """Put own weights into a model; anything missing or left over is an error that names it."""
+    expected = set(own_weights(model))
+    if problem := sorted(expected ^ set(weights)):
+        what = "lacks" if problem[0] in expected else "has, and the model does not,"
+        raise ValueError(f"the checkpoint {what} {problem[0]!r}: it belongs to another model")
+    with torch.no_grad():
+        state = model.state_dict()
+        for name, value in weights.items():
+            state[name].copy_(value)
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """An optimiser's state as named tensors."""
+    state = optimizer.state_dict()["state"]
+    return {f"{number}.{name}": value for number, values in state.items() for name, value in values.items()}
+
+
+def put_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    """Put named tensors back into an optimiser."""
+    whole = optimizer.state_dict()
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, value in tensors.items():
+        number, _, name = key.partition(".")
+        state.setdefault(int(number), {})[name] = value
+    optimizer.load_state_dict({**whole, "state": state})

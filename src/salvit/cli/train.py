@@ -1,0 +1,86 @@
+"""``salvit train``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from salvit.train import Progress, Report
+
+
+def train(
+    recipe: Path = typer.Argument(help="The recipe (TOML)."),
+    root: Path = typer.Option(..., help="The data set's folder."),
+    out: Path = typer.Option(..., help="The run's folder: checkpoints, log, TensorBoard events."),
+    change: list[str] = typer.Option([], "--set", help="section.setting=value; wins over the recipe; may be repeated."),
+    resume: bool = typer.Option(False, "--resume", help="Go on with the run in that folder."),
+    device: str = typer.Option("auto", help="auto, cpu, cuda or mps."),
+    devices: int = typer.Option(
+        1, min=1, help="Processes on this machine (under torchrun: leave it, torchrun decides)."
+    ),
+    threads: int = typer.Option(0, min=0, help="Threads of each process; 0: as many as the machine has."),
+) -> None:
+    """Train a model from a recipe."""
+    import os
+
+    import torch
+    from lightning_fabric import Fabric
+
+    from salvit.cli.progress import track
+    from salvit.data.splits import open_problem
+    from salvit.recipes import read_recipe
+    from salvit.train import train as run
+
+    settings = read_recipe(recipe, change)
+    if threads:
+        torch.set_num_threads(threads)
+    world = int(os.environ.get("WORLD_SIZE", devices))
+    if settings.train.episodes_per_step % world:
+        raise ValueError(
+            f"train.episodes_per_step ({settings.train.episodes_per_step}) must be a multiple of the number of "
+            f"processes ({world})"
+        )
+    strategy = "ddp" if world > 1 else "auto"
+    fabric = Fabric(accelerator=device, devices=devices, strategy=strategy, precision=settings.train.precision)
+    fabric.launch()
+    problem = open_problem(settings.data.name, root, settings.data.unseen, dev_species=settings.data.dev_species)
+    best = run(settings, problem, out, fabric, resume=resume, track=track, report=_reporter(out, fabric.is_global_zero))
+    if fabric.is_global_zero:
+        typer.echo(f"model: {best}")
+
+
+def _reporter(folder: Path, is_first: bool) -> Report:
+    """A line that is written anew with the losses, the last look at dev and the time left; TensorBoard beside it."""
+    import time
+
+    if not is_first:
+        return lambda progress: None
+    from torch.utils.tensorboard import SummaryWriter
+
+    writer = SummaryWriter(str(folder / "tensorboard"))
+    began: dict[str, float] = {}
+    seen: dict[str, float] = {}
+
+    def report(progress: Progress) -> None:
+        now = time.monotonic()
+        began.setdefault("time", now)
+        began.setdefault("episode", progress.episode)
+        for name, value in progress.losses.items():
+            seen[name] = 0.98 * seen.get(name, value) + 0.02 * value
+        if progress.episode % 25 and progress.episode != progress.episodes:
+            return
+        for name, value in seen.items():
+            writer.add_scalar(f"train/{name}", value, progress.episode)
+        for name, value in progress.dev.items():
+            writer.add_scalar(f"dev/{name}", value, progress.episode)
+        done = max(progress.episode - began["episode"], 1)
+        left = (now - began["time"]) / done * (progress.episodes - progress.episode)
+        terms = " ".join(f"{name} {value:.3f}" for name, value in seen.items())
+        dev = f" · dev {progress.dev['harmonic']:.1f} (best {progress.best:.1f})" if progress.dev else ""
+        place = f"episode {progress.episode}/{progress.episodes}"
+        typer.echo(f"{place} · {terms}{dev} · {int(left // 60)}:{int(left % 60):02d} left", err=True)
+
+    return report

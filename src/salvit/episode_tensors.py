@@ -1,0 +1,149 @@
+"""Training episodes as tensors, from cached tokens or from fresh views.
+
+Letters: K supports · Q queries · M keypoints, the first N of them real, the others auxiliary.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from salvit.data.auxiliary import interpolate
+from salvit.data.episodes import DrawnRecords, EpisodePool, draw_paths
+from salvit.data.loading import LoadedImages, LoadSettings, load_episode
+from salvit.features import TokenCache
+from salvit.model.detector import SalViT
+from salvit.model.encoder import EncoderInput
+from salvit.types import BoolArray, FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeTensors:
+    """One episode, ready for :meth:`SalViT.forward` and the losses."""
+
+    support: EncoderInput
+    support_points: Tensor
+    """(K, M, 2) in the input."""
+    support_mask: Tensor
+    """(K, M)."""
+    query: EncoderInput
+    query_points: Tensor
+    """(Q, M, 2)."""
+    valid: Tensor
+    """(Q, M) the keypoint counts: the query shows it, and some support does."""
+    num_real: int
+    """N."""
+    box_sides: Tensor
+    """(Q,) the longer side of each query's box, in the input."""
+
+
+class EpisodeSource(Protocol):
+    """Gives episode number ``index``, the same whenever it is asked."""
+
+    def load(self, index: int) -> EpisodeTensors:
+        """One episode."""
+        ...
+
+
+class CachedEpisodes:
+    """Episodes whose images are rows of a token cache; which view of a record is shown is drawn anew each time."""
+
+    def __init__(self, pool: EpisodePool, cache: TokenCache, model: SalViT) -> None:
+        self._pool, self._cache, self._model = pool, cache, model
+
+    def load(self, index: int) -> EpisodeTensors:
+        """Episode number ``index``."""
+        rng = np.random.default_rng(np.random.SeedSequence([self._pool.seed, index]))
+        drawn = self._pool.draw_records(rng)
+        paths = draw_paths(self._pool.settings.auxiliary, drawn, self._pool.problem.split.paths, rng)
+        picks = [(record.id, int(rng.integers(self._cache.views))) for record in drawn.supports + drawn.queries]
+        points, visible = self._labels(drawn, picks, paths)
+        shots, device = len(drawn.supports), self._model.device
+        sides = [_longer_side(self._cache.boxes[record_id][view]) for record_id, view in picks[shots:]]
+        return _tensors(
+            self._cache.encoder_input(picks[:shots], device),
+            self._cache.encoder_input(picks[shots:], device),
+            (points[:shots], visible[:shots]),
+            (points[shots:], visible[shots:]),
+            len(drawn.names),
+            sides,
+            device,
+        )
+
+    def _labels(
+        self, drawn: DrawnRecords, picks: list[tuple[str, int]], paths: tuple[tuple[int, int], ...]
+    ) -> tuple[FloatArray, BoolArray]:
+        points, visible = [], []
+        for record_id, view in picks:
+            real, shown = self._cache.labels(record_id, view, drawn.names)
+            saliency = self._cache.saliency
+            plane = None if saliency is None else np.asarray(saliency[self._cache.rows[record_id] + view])
+            between, there = interpolate(real, shown, paths, self._model.input_size, plane)
+            points.append(np.concatenate([real, between]))
+            visible.append(np.concatenate([shown, there]))
+        return np.stack(points), np.stack(visible)
+
+
+class FreshEpisodes:
+    """Episodes whose views are read, augmented and encoded each time."""
+
+    def __init__(self, pool: EpisodePool, settings: LoadSettings, model: SalViT) -> None:
+        self._pool, self._settings, self._model = pool, settings, model
+
+    def load(self, index: int) -> EpisodeTensors:
+        """Episode number ``index``."""
+        loaded = load_episode(self._pool.draw(index), self._settings, index)
+        return _tensors(
+            self._prepare(loaded.support),
+            self._prepare(loaded.query),
+            _with_auxiliary(loaded.support),
+            _with_auxiliary(loaded.query),
+            len(loaded.episode.names),
+            [_longer_side(box) for box in loaded.query.boxes],
+            self._model.device,
+        )
+
+    def _prepare(self, images: LoadedImages) -> EncoderInput:
+        device = self._model.device
+        pixels = torch.from_numpy(images.pixels).to(device).permute(0, 3, 1, 2).float() / 255.0
+        saliency = None if images.saliency is None else torch.from_numpy(images.saliency).to(device).float() / 255.0
+        return self._model.prepare(pixels, saliency)
+
+
+def _with_auxiliary(images: LoadedImages) -> tuple[FloatArray, BoolArray]:
+    points = np.concatenate([images.points, images.auxiliary_points], axis=1)
+    return points, np.concatenate([images.visible, images.auxiliary_visible], axis=1)
+
+
+def _tensors(
+    support: EncoderInput,
+    query: EncoderInput,
+    support_labels: tuple[FloatArray, BoolArray],
+    query_labels: tuple[FloatArray, BoolArray],
+    num_real: int,
+    box_sides: list[float],
+    device: torch.device,
+) -> EpisodeTensors:
+    def tensor(array: FloatArray) -> Tensor:
+        return torch.from_numpy(array).to(device, torch.float32)
+
+    mask = torch.from_numpy(support_labels[1]).to(device)
+    shown = torch.from_numpy(query_labels[1]).to(device)
+    return EpisodeTensors(
+        support=support,
+        support_points=tensor(support_labels[0]),
+        support_mask=mask,
+        query=query,
+        query_points=tensor(query_labels[0]),
+        valid=shown & mask.any(0),
+        num_real=num_real,
+        box_sides=torch.tensor(box_sides, device=device),
+    )
+
+
+def _longer_side(box: FloatArray) -> float:
+    return float(max(box[2] - box[0], box[3] - box[1]))

@@ -1,0 +1,136 @@
+"""Recipes: TOML files that state a training run; strict, so that a misspelt setting is an error."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from salvit.config import from_mapping, to_mapping
+from salvit.data.augment import AugmentSettings
+from salvit.data.crops import Crop
+from salvit.data.episodes import AuxiliaryMode
+from salvit.model.settings import ModelSettings, preset
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSettings:
+    """What is trained on."""
+
+    name: str = "animal_pose"
+    unseen: str | None = None
+    """The unseen species, or the list of species to report on; never trained on."""
+    dev_species: tuple[str, ...] = ()
+    """Seen species that are kept for dev instead of the usual dev images."""
+    crop: Crop = "gt-random"
+    augment: AugmentSettings = field(default_factory=AugmentSettings)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainSettings:
+    """How it is trained; the defaults are the paper's."""
+
+    episodes: int = 40_000
+    episodes_per_step: int = 1
+    """Episodes whose gradients are averaged for one step, over all processes together."""
+    shots: tuple[int, int] = (1, 5)
+    """The least and the most shots, drawn anew for each episode."""
+    queries: int = 5
+    auxiliary: AuxiliaryMode = "default"
+    views: int = 3
+    """Augmented views of each record whose frozen tokens are cached; 0: nothing is cached, every view is fresh."""
+    learning_rate: float = 1e-4
+    schedule: Literal["step", "cosine"] = "step"
+    """``step``: × 0.6 every 20,000 episodes; ``cosine``: down to 0 at the last."""
+    lambdas: tuple[float, float, float] = (0.5, 0.5, 0.1)
+    """λ1 of localisation, λ2 of the morphology regulariser, λ3 of alignment."""
+    auxiliary_weight: float = 0.5
+    """Weight of the localisation loss of auxiliary keypoints."""
+    seed: int = 0
+    dev_every: int = 1000
+    """Episodes between looks at dev; 0: never."""
+    dev_episodes: int = 100
+    """Episodes of each kind (novel and base) in a look at dev."""
+    checkpoint_every: int = 1000
+    """Episodes between checkpoints."""
+    checkpoint_minutes: float = 10.0
+    """A checkpoint is written at the latest after this time."""
+    precision: Literal["32-true", "bf16-mixed", "16-mixed"] = "32-true"
+    """Mixed precision is refused on a CPU."""
+
+    def __post_init__(self) -> None:
+        if self.episodes < 1 or self.episodes_per_step < 1 or self.episodes % self.episodes_per_step:
+            raise ValueError(
+                f"train.episodes ({self.episodes}) must be a multiple of episodes_per_step ({self.episodes_per_step})"
+            )
+        if self.views < 0 or self.learning_rate <= 0:
+            raise ValueError(f"train.views must not be negative ({self.views}), learning_rate must be above 0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """A whole run."""
+
+    data: DataSettings = field(default_factory=DataSettings)
+    model: ModelSettings = field(default_factory=ModelSettings)
+    train: TrainSettings = field(default_factory=TrainSettings)
+
+
+def read_recipe(path: Path, changes: Sequence[str] = ()) -> Recipe:
+    """Read a recipe and what it extends; ``changes`` are ``section.setting=value`` and win."""
+    table = _read_table(path, seen=())
+    for change in changes:
+        _apply_change(table, change)
+    return recipe_from_table(table)
+
+
+def recipe_from_table(table: dict[str, Any]) -> Recipe:
+    """A recipe from plain tables; ``model.preset`` and ``model.width`` name what the model's settings start from."""
+    model = dict(table.get("model", {}))
+    start = preset(model.pop("preset", "salvit-resnet50"), model.pop("width", "paper"))
+    merged = {**table, "model": _merge(to_mapping(start), model)}
+    return from_mapping(Recipe, merged)
+
+
+def recipe_to_table(recipe: Recipe) -> dict[str, Any]:
+    """All settings as plain tables: what a checkpoint keeps."""
+    return to_mapping(recipe)
+
+
+def _read_table(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
+    path = path.resolve()
+    if path in seen:
+        raise ValueError(f"{path.name}: 'extends' leads back to itself")
+    if not path.is_file():
+        raise FileNotFoundError(f"the recipe {path} does not exist; expected a TOML file")
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as problem:
+        raise ValueError(f"{path.name} is not valid TOML: {problem}") from problem
+    if (parent := table.pop("extends", None)) is not None:
+        table = _merge(_read_table(path.parent / parent, (*seen, path)), table)
+    return table
+
+
+def _apply_change(table: dict[str, Any], change: str) -> None:
+    key, equals, text = change.partition("=")
+    if not equals or not key:
+        raise ValueError(f"--set {change}: expected section.setting=value")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text
+    *sections, name = key.strip().split(".")
+    for section in sections:
+        table = table.setdefault(section, {})
+    table[name] = value
+
+
+def _merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in changes.items():
+        both = isinstance(value, dict) and isinstance(merged.get(key), dict)
+        merged[key] = _merge(merged[key], value) if both else value
+    return merged

@@ -1,0 +1,315 @@
+"""Episodic training on Lightning Fabric: one device or many, resumable to the bit.
+
+Every draw depends on the seed and the episode's number alone, so a run that is resumed at an episode goes on exactly as
+one that was never stopped.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from salvit.checkpoint import (
+    load_checkpoint,
+    optimizer_tensors,
+    own_weights,
+    put_optimizer,
+    put_weights,
+    save_checkpoint,
+)
+from salvit.data.episodes import EpisodePool, EpisodeSettings
+from salvit.data.loading import LoadSettings
+from salvit.data.splits import Kind, Problem, Purpose, Role
+from salvit.episode_tensors import CachedEpisodes, EpisodeSource, EpisodeTensors, FreshEpisodes
+from salvit.features import SaliencyOf, Track, ViewSettings, open_cache
+from salvit.metrics import harmonic_mean
+from salvit.model.build import build_model
+from salvit.model.detector import EpisodeOutput, SalViT
+from salvit.model.encoder import EncoderInput
+from salvit.model.locator import decode
+from salvit.model.losses import multi_scale_loss
+from salvit.model.morphology import exponent_regulariser
+from salvit.recipes import Recipe, TrainSettings
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+STEP_EPISODES, STEP_FACTOR = 20_000, 0.6
+"""The step schedule: the learning rate is multiplied by 0.6 every 20,000 episodes."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """What a run reports as it goes."""
+
+    episode: int
+    """Episodes done."""
+    episodes: int
+    """Episodes in all."""
+    losses: dict[str, float]
+    dev: dict[str, float] = field(default_factory=dict)
+    """The last look at dev, in percent."""
+    best: float = -1.0
+    """The best harmonic mean on dev."""
+
+
+Report = Callable[[Progress], None]
+
+
+def train(
+    recipe: Recipe,
+    problem: Problem,
+    folder: Path,
+    fabric: Fabric,
+    *,
+    resume: bool = False,
+    saliency_of: SaliencyOf | None = None,
+    backbone_weights: str | Path | None = "pretrained",
+    track: Track,
+    report: Report,
+) -> Path:
+    """Train a model; gives the file of the best on dev (or the last, where dev is never looked at).
+
+    The folder gets ``last.safetensors`` (to resume), ``best.safetensors``, ``log.jsonl`` and TensorBoard events.
+    """
+    settings = recipe.train
+    if settings.precision != "32-true" and fabric.device.type == "cpu":
+        raise ValueError(f"precision {settings.precision!r} is not safe on a CPU; use '32-true'")
+    if (folder / "last.safetensors").exists() and not resume:
+        raise FileExistsError(f"{folder} holds a run already; --resume goes on with it, or choose another folder")
+    torch.manual_seed(settings.seed)
+    model = build_model(recipe.model, backbone_weights).to(fabric.device)
+    optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=settings.learning_rate)
+    progress = Progress(0, settings.episodes, {})
+    if resume and (folder / "last.safetensors").exists():
+        _restore(folder / "last.safetensors", recipe, model, optimizer, progress)
+    sources = _Sources(recipe, problem, model, saliency_of, track)
+    wrapped, wrapped_optimizer = fabric.setup(_Learner(model, settings), optimizer)
+    run = _Run(recipe, folder, fabric, model, wrapped, wrapped_optimizer, progress, report)
+    run.loop(sources)
+    return folder / ("best.safetensors" if (folder / "best.safetensors").exists() else "last.safetensors")
+
+
+def learning_rate(settings: TrainSettings, episode: int) -> float:
+    """The learning rate at an episode."""
+    if settings.schedule == "cosine":
+        return settings.learning_rate * 0.5 * (1 + math.cos(math.pi * episode / settings.episodes))
+    return float(settings.learning_rate * STEP_FACTOR ** (episode // STEP_EPISODES))
+
+
+def episode_losses(
+    output: EpisodeOutput, episode: EpisodeTensors, model: SalViT, settings: TrainSettings
+) -> dict[str, Tensor]:
+    """The terms of L = λ1 L_ms + w L_ms^aux + λ2 L_reg (paper Eq. 11; auxiliary keypoints after FSKD) and their sum."""
+    n = episode.num_real
+    real, auxiliary = episode.valid.clone(), episode.valid.clone()
+    real[:, n:], auxiliary[:, :n] = False, False
+    terms = {"main": multi_scale_loss(output.scales, episode.query_points, real, model.input_size)}
+    total = settings.lambdas[0] * terms["main"]
+    if episode.valid.shape[1] > n:
+        terms["auxiliary"] = multi_scale_loss(output.scales, episode.query_points, auxiliary, model.input_size)
+        total = total + settings.auxiliary_weight * terms["auxiliary"]
+    if output.exponents is not None:
+        morphology = model.settings.morphology
+        terms["regulariser"] = exponent_regulariser(output.exponents, morphology.centre, morphology.interval)
+        total = total + settings.lambdas[1] * terms["regulariser"]
+    return {**terms, "loss": total}
+
+
+class _Learner(nn.Module):
+    """An episode to its losses, on plain tensors: what Fabric wraps for many devices."""
+
+    def __init__(self, model: SalViT, settings: TrainSettings) -> None:
+        super().__init__()
+        self.model, self._settings = model, settings
+
+    def forward(self, num_real: int, *parts: Tensor | None) -> dict[str, Tensor]:
+        support, query = EncoderInput(*parts[:3]), EncoderInput(*parts[3:6])  # type: ignore[arg-type]
+        points, mask, targets, valid, sides = parts[6:]
+        episode = EpisodeTensors(support, points, mask, query, targets, valid, num_real, sides)  # type: ignore[arg-type]
+        output = self.model(support, points, mask, query)
+        return episode_losses(output, episode, self.model, self._settings)
+
+
+def _flat(episode: EpisodeTensors) -> tuple[Any, ...]:
+    inputs = [(one.raw, one.images, one.saliency) for one in (episode.support, episode.query)]
+    labels = (episode.support_points, episode.support_mask, episode.query_points, episode.valid, episode.box_sides)
+    return (episode.num_real, *inputs[0], *inputs[1], *labels)
+
+
+@torch.no_grad()
+def dev_pck(model: SalViT, sources: dict[Kind, EpisodeSource], episodes: int) -> dict[str, float]:
+    """Mean PCK@0.1 over dev episodes of each kind, and their harmonic mean, in percent."""
+    model.eval()
+    figures: dict[str, float] = {}
+    for kind, source in sources.items():
+        shares = []
+        for index in range(episodes):
+            episode = source.load(index)
+            n = episode.num_real
+            output = model(episode.support, episode.support_points[:, :n], episode.support_mask[:, :n], episode.query)
+            found = decode(output.scales, model.input_size).points_input
+            distance = (found - episode.query_points[:, :n]).norm(dim=-1)  # (Q, N)
+            valid = episode.valid[:, :n]
+            correct = (distance <= 0.1 * episode.box_sides[:, None]) & valid
+            shares.append(float(correct.sum()) / max(1, int(valid.sum())))
+        figures[kind] = 100 * sum(shares) / len(shares)
+    model.train()
+    if len(figures) == 2:
+        figures["harmonic"] = harmonic_mean(figures["novel"], figures["base"])
+    else:
+        figures["harmonic"] = next(iter(figures.values()))
+    return {name: round(value, 3) for name, value in figures.items()}
+
+
+class _Sources:
+    """Where a run's episodes come from."""
+
+    def __init__(
+        self, recipe: Recipe, problem: Problem, model: SalViT, saliency_of: SaliencyOf | None, track: Track
+    ) -> None:
+        self._recipe, self._problem, self._model = recipe, problem, model
+        self._saliency_of, self._track = saliency_of, track
+        settings = recipe.train
+        shown = EpisodeSettings(
+            shots=settings.shots,
+            queries=settings.queries,
+            crop=recipe.data.crop,
+            augment=recipe.data.augment,
+            auxiliary=settings.auxiliary,
+        )
+        self.train = self._source("train", "base", shown, settings.views)
+        self.dev: dict[Kind, EpisodeSource] = {}
+        if settings.dev_every:
+            asked = EpisodeSettings(shots=1, queries=settings.queries, crop=recipe.data.crop)
+            kinds: tuple[Kind, ...] = ("base",) if problem.split.keypoints_by_species else ("novel", "base")
+            self.dev = {kind: self._source("dev", kind, asked, min(1, settings.views)) for kind in kinds}
+
+    def _source(self, role: Role, kind: Kind, settings: EpisodeSettings, views: int) -> EpisodeSource:
+        purpose: Purpose = "train" if role == "train" else "tune"
+        seed = self._recipe.train.seed
+        pool = EpisodePool(self._problem, role, kind, settings, purpose=purpose, seed=seed)
+        if views == 0:
+            return FreshEpisodes(pool, LoadSettings(size=self._model.input_size), self._model)
+        shown = ViewSettings(crop=settings.crop, views=views, seed=seed, augment=settings.augment)
+        records = self._problem.records[role]
+        cache = open_cache(self._model, self._problem, records, shown, saliency_of=self._saliency_of, track=self._track)
+        return CachedEpisodes(pool, cache, self._model)
+
+
+class _Run:
+    """One run: the loop, and what it writes."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        folder: Path,
+        fabric: Fabric,
+        model: SalViT,
+        wrapped: Any,
+        optimizer: Any,
+        progress: Progress,
+        report: Report,
+    ) -> None:
+        self.recipe, self.folder, self.fabric, self.report = recipe, folder, fabric, report
+        self.model, self.wrapped, self.optimizer, self.progress = model, wrapped, optimizer, progress
+        self._saved_at = time.monotonic()
+        if fabric.is_global_zero:
+            folder.mkdir(parents=True, exist_ok=True)
+            _cut_log(folder / "log.jsonl", progress.episode)
+
+    def loop(self, sources: _Sources) -> None:
+        """From the episode reached to the last."""
+        settings = self.recipe.train
+        self.wrapped.train()
+        for start in range(self.progress.episode, settings.episodes, settings.episodes_per_step):
+            losses = self._step(sources.train, start)
+            self.progress.episode = start + settings.episodes_per_step
+            self.progress.losses = losses
+            is_look = bool(settings.dev_every) and self._passes(settings.dev_every)
+            if is_look:
+                self._look(sources.dev)
+            self._log(losses, is_look)
+            self.report(self.progress)
+            late = time.monotonic() - self._saved_at > 60 * settings.checkpoint_minutes
+            if self._passes(settings.checkpoint_every) or late or self.progress.episode >= settings.episodes:
+                self._save("last.safetensors", with_optimizer=True)
+
+    def _step(self, source: EpisodeSource, start: int) -> dict[str, float]:
+        """One optimiser step on the episodes from ``start`` on, shared among the processes."""
+        settings, fabric = self.recipe.train, self.fabric
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate(settings, start)
+        mine = list(range(start + fabric.global_rank, start + settings.episodes_per_step, fabric.world_size))
+        sums: dict[str, float] = {}
+        for number, index in enumerate(mine):
+            with fabric.no_backward_sync(self.wrapped, enabled=number + 1 < len(mine)):
+                episode = source.load(index)
+                terms = self.wrapped(*_flat(episode))
+                fabric.backward(terms["loss"] * (fabric.world_size / settings.episodes_per_step))
+            for name, value in terms.items():
+                sums[name] = sums.get(name, 0.0) + float(value.detach())
+        if all(math.isfinite(value) for value in sums.values()):
+            self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return {name: value / len(mine) for name, value in sums.items()}
+
+    def _look(self, sources: dict[Kind, EpisodeSource]) -> None:
+        """Dev, and the best so far."""
+        if self.fabric.is_global_zero:
+            self.progress.dev = dev_pck(self.model, sources, self.recipe.train.dev_episodes)
+            if self.progress.dev["harmonic"] > self.progress.best:
+                self.progress.best = self.progress.dev["harmonic"]
+                self._save("best.safetensors", with_optimizer=False)
+        self.fabric.barrier()
+
+    def _passes(self, every: int) -> bool:
+        return self.progress.episode % every < self.recipe.train.episodes_per_step
+
+    def _log(self, losses: dict[str, float], is_look: bool) -> None:
+        if not self.fabric.is_global_zero:
+            return
+        row: dict[str, Any] = {"episode": self.progress.episode, **losses}
+        if is_look:
+            row["dev"] = self.progress.dev
+        with (self.folder / "log.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+
+    def _save(self, name: str, *, with_optimizer: bool) -> None:
+        self._saved_at = time.monotonic()
+        if not self.fabric.is_global_zero:
+            return
+        state = {"episode": self.progress.episode, "best": self.progress.best, "dev": self.progress.dev}
+        optimizer = optimizer_tensors(self.optimizer.optimizer) if with_optimizer else {}
+        save_checkpoint(self.folder / name, self.recipe, own_weights(self.model), optimizer, state)
+
+
+def _restore(path: Path, recipe: Recipe, model: SalViT, optimizer: torch.optim.Optimizer, progress: Progress) -> None:
+    """Go on from a checkpoint of the same recipe."""
+    saved = load_checkpoint(path)
+    if saved.recipe != recipe:
+        raise ValueError(f"{path} was made by another recipe; resume with the same one, or choose another folder")
+    put_weights(model, saved.weights)
+    put_optimizer(optimizer, saved.optimizer)
+    progress.episode, progress.best, progress.dev = saved.state["episode"], saved.state["best"], saved.state["dev"]
+
+
+def _cut_log(path: Path, episode: int) -> None:
+    """Forget what was logged after the checkpoint that the run goes on from."""
+    if path.exists():
+        rows = [line for line in _whole_lines(path) if json.loads(line)["episode"] <= episode]
+        path.write_text("".join(line + "\n" for line in rows), encoding="utf-8")
+
+
+def _whole_lines(path: Path) -> Iterator[str]:
+    content = path.read_text(encoding="utf-8")
+    lines = content.splitlines()
+    yield from lines if content.endswith("\n") else lines[:-1]
