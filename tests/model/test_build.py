@@ -1,0 +1,56 @@
+"""Building: every preset and row runs, and the parameters are the paper's."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from salvit.model.build import build_model, count_parameters
+from salvit.model.settings import ABLATIONS, ModelSettings, ablation, preset
+
+
+def test_default_model_has_the_papers_56_9_million_parameters():
+    counts = count_parameters(build_model(ModelSettings(), None))
+    assert counts["total"] == sum(count for part, count in counts.items() if part != "total")
+    assert round(counts["total"] / 1e6, 2) == 56.95
+    assert counts["backbone"] == 23_508_032
+    assert round(counts["localisation net"] / 1e6, 2) == 17.11
+
+
+def test_narrow_models_fit_two_cores():
+    counts = count_parameters(build_model(preset("salvit-lite0", "narrow"), None))
+    salvit = counts["SalViT blocks"] + counts["saliency embedding"] + counts["parameter generator"]
+    assert salvit <= 3_000_000
+    assert counts["descriptor net"] + counts["localisation net"] <= 9_000_000
+
+
+@pytest.mark.parametrize("row", ABLATIONS)
+def test_every_row_of_the_ablation_table_runs(row):
+    settings = replace(ablation(row), input_size=64)
+    model = build_model(settings, None)
+    with torch.no_grad():
+        batch = model.prepare(torch.rand(1, 3, 64, 64), torch.rand(1, 64, 64))
+        scales = model.search(torch.rand(2, model.encoder.channels), model.encoder(batch).features)
+    assert all(torch.isfinite(scale.logits).all() for scale in scales)
+    counts = count_parameters(model)
+    assert (counts["saliency embedding"] > 0) == (row in ("salvit", "salvit-without-pe", "dino-with-salvit"))
+
+
+def test_an_input_that_does_not_fit_the_backbone_is_refused():
+    for size in (100, 32):
+        with pytest.raises(ValueError, match="multiple of 32 and at least 64"):
+            build_model(replace(ModelSettings(), input_size=size), None)
+
+
+def test_frozen_parts_get_no_gradient_and_stay_in_inference_mode():
+    model = build_model(replace(preset("salvit-resnet50", "narrow"), input_size=64), None).train()
+    batch = model.prepare(torch.rand(2, 3, 64, 64), torch.rand(2, 64, 64))
+    points, mask = torch.rand(2, 3, 2) * 63, torch.ones(2, 3, dtype=torch.bool)
+    output = model(batch, points, mask, batch)
+    sum(scale.logits.square().sum() for scale in output.scales).backward()
+    trained = {name for name, parameter in model.backbone.named_parameters() if parameter.grad is not None}
+    assert trained
+    assert all(name.startswith("stages.3.") for name in trained)
+    assert not model.backbone.stages[2].training
+    assert model.backbone.stages[3].training
+    assert not model.eval().backbone.stages[3].training
