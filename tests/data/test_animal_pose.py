@@ -60,7 +60,8 @@ def test_every_broken_annotation_is_counted_and_skipped(animal_pose_root, animal
         "unknown category": 1,
         "wrong number of keypoints": 1,
         "box of zero size": 1,
-        "annotation without image_id, category_id or keypoints": 2,
+        "annotation without image_id, category_id or keypoints": 1,
+        "entry that is not an object": 1,
         "file name leaves the folder": 1,
     }
 

@@ -53,7 +53,7 @@ def test_a_name_twice_and_the_official_animal_pose_file_are_refused(write_coco, 
     root = write_coco(coco_values)
     coco_values["categories"][0]["keypoints"][1] = "left_eye"
     (root / "all.json").write_text(json.dumps(coco_values))
-    with pytest.raises(ValueError, match="names a keypoint twice"):
+    with pytest.raises(ValueError, match="named twice"):
         read_coco(root)
     (root / "all.json").write_text(json.dumps({**coco_values, "images": {}}))
     with pytest.raises(ValueError, match="`images` is not a list"):
@@ -72,7 +72,7 @@ def test_ap10k_joins_the_three_files_of_split_1(tmp_path, write_coco, coco_value
 
 def test_ap10k_with_other_keypoints_is_an_error(write_coco, coco_values):
     coco_values["categories"][1]["keypoints"][2] = "snout"
-    with pytest.raises(ValueError, match="'argali sheep' has other keypoints"):
+    with pytest.raises(ValueError, match=r"'argali sheep': other keypoints .*unknown: snout"):
         read_ap10k(write_coco(coco_values))
 
 

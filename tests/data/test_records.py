@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from salvit.data.records import MAX_EXAMPLES, ReadReport, RecordBuilder, hull_box, read_json, to_triples, xywh_to_xyxy
+from salvit.data.records import MAX_EXAMPLES, ReadReport, RecordBuilder, hull_box
 
 NAMES = ("a", "b", "c")
 
@@ -103,18 +103,3 @@ def test_a_report_keeps_a_few_examples_and_goes_on_counting():
         report.add("odd", str(number))
     assert report.to_mapping() == {"odd": {"count": 9, "examples": ["0", "1", "2", "3", "4"]}}
     assert MAX_EXAMPLES == 5
-
-
-def test_triples_and_boxes_are_read_from_any_nesting_and_refused_otherwise():
-    assert to_triples([1, 2, 2, 3, 4, 0], 2).tolist() == [[1, 2, 2], [3, 4, 0]]
-    assert to_triples([[1, 2, 2], [3, 4, 0]], 2).tolist() == [[1, 2, 2], [3, 4, 0]]
-    assert to_triples([1, 2, 2], 2) is None and to_triples(None, 1) is None and to_triples(["x"] * 3, 1) is None
-    assert xywh_to_xyxy([1, 2, 3, 4]) == (1, 2, 4, 6) and xywh_to_xyxy(None) is None and xywh_to_xyxy([1]) == ()
-
-
-def test_truncated_json_is_an_error_that_names_the_file_and_the_place(tmp_path):
-    (tmp_path / "cut.json").write_text('{"images": {"1": "a.jp')
-    with pytest.raises(ValueError, match=r"cut\.json is not complete JSON .*line 1 column"):
-        read_json(tmp_path / "cut.json")
-    with pytest.raises(ValueError, match="does not exist"):
-        read_json(tmp_path / "none.json")

@@ -11,7 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from salvit.data.records import DataSet, RecordBuilder, is_safe_name, need_keys, read_json, to_triples
+from salvit.data.annotation_files import (
+    Key,
+    check_names,
+    is_safe_name,
+    key_of,
+    names_of,
+    need_keys,
+    objects_of,
+    read_json,
+    to_triples,
+)
+from salvit.data.records import DataSet, RecordBuilder
 
 KEYPOINTS = (
     "left_eye", "right_eye", "nose", "left_ear", "right_ear", "left_front_elbow", "right_front_elbow",
@@ -30,51 +41,46 @@ def read_animal_pose(root: Path, *, keep_missing: bool = False) -> DataSet:
             f"{file}: `images` is not an object of id: file name, so this is not the official file of Animal Pose; "
             "a COCO conversion is read with the data set name `coco`"
         )
-    species = _species(values["categories"], file)
     builder = RecordBuilder(KEYPOINTS, keep_missing)
-    for number, annotation in enumerate(values["annotations"]):
+    species = _species(values["categories"], file, builder)
+    for number, annotation in enumerate(objects_of(values["annotations"], f"{file}, annotations", builder.report)):
         _add(builder, annotation, number, values["images"], species, root / "images")
     return builder.finish("animal_pose", root, len(values["images"]))
 
 
-def _species(categories: Any, file: Path) -> dict[int, str]:
+def _species(values: Any, file: Path, builder: RecordBuilder) -> dict[Key, str]:
     """Category id → name; every category must state the 20 keypoints in their order."""
-    species: dict[int, str] = {}
-    for category in categories:
-        need_keys(category, ("id", "name"), f"{file}, categories")
-        names = tuple(str(name) for name in category.get("keypoints", KEYPOINTS))
-        if names != KEYPOINTS:
-            unknown = [name for name in names if name not in KEYPOINTS]
-            raise ValueError(
-                f"{file}: category {category['name']!r} has other keypoints than Animal Pose "
-                f"({'unknown: ' + ', '.join(unknown) if unknown else 'another number or order'}); "
-                f"expected {', '.join(KEYPOINTS)}"
-            )
-        species[category["id"]] = str(category["name"])
+    species: dict[Key, str] = {}
+    for category in objects_of(values, f"{file}, categories", builder.report):
+        where = f"{file}, category {category.get('name')!r}"
+        need_keys(category, ("id", "name"), where)
+        check_names(names_of(category, where), KEYPOINTS, where)
+        species[key_of(category["id"])] = str(category["name"])
     return species
 
 
 def _add(
     builder: RecordBuilder,
-    annotation: Any,
+    annotation: dict[str, Any],
     number: int,
-    images: dict[str, str],
-    species: dict[int, str],
+    images: dict[str, Any],
+    species: dict[Key, str],
     folder: Path,
 ) -> None:
     where = f"annotation {number}"
-    if not isinstance(annotation, dict) or not {"image_id", "category_id", "keypoints"} <= annotation.keys():
+    if not {"image_id", "category_id", "keypoints"} <= annotation.keys():
         builder.report.add("annotation without image_id, category_id or keypoints", where)
         return
-    name = images.get(str(annotation["image_id"]))
+    name = images.get(str(key_of(annotation["image_id"])))
     if name is None:
         builder.report.add("image id without an image", f"{where}: id {annotation['image_id']}")
         return
     if not is_safe_name(name):
         builder.report.add("file name leaves the folder", f"{where}: {name!r}")
         return
-    if annotation["category_id"] not in species:
-        builder.report.add("unknown category", f"{where}: {annotation['category_id']}")
+    category_id = key_of(annotation["category_id"])
+    if category_id not in species:
+        builder.report.add("unknown category", f"{where}: {category_id}")
         return
     triples = to_triples(annotation["keypoints"], len(KEYPOINTS))
     if triples is None:
@@ -83,7 +89,7 @@ def _add(
     builder.add(
         file=name,
         path=folder / name,
-        species=species[annotation["category_id"]],
+        species=species[category_id],
         points=triples[:, :2],
         v=np.where(triples[:, 2] > 0, 2, 0),
         box=annotation.get("bbox"),

@@ -15,7 +15,19 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from salvit.data.records import DataSet, RecordBuilder, is_safe_name, need_keys, read_json, to_triples
+from salvit.data.annotation_files import (
+    check_names,
+    is_safe_name,
+    key_of,
+    names_of,
+    need_keys,
+    objects_by_id,
+    objects_of,
+    read_json,
+    size_of,
+    to_triples,
+)
+from salvit.data.records import DataSet, RecordBuilder
 
 KEYPOINTS = (
     "nose", "upper_jaw", "lower_jaw", "mouth_end_right", "mouth_end_left", "right_eye", "right_earbase",
@@ -96,19 +108,16 @@ def _add_animal(builder: RecordBuilder, animal: Any, root: Path, file: Path) -> 
 def _read_joined(root: Path, file: Path, keep_missing: bool) -> DataSet:
     values = read_json(file) if file.suffix == ".json" else read_plain_pickle(file)
     need_keys(values, ("images", "annotations", "categories"), str(file))
-    need_keys(values["categories"][0] if values["categories"] else None, ("keypoints",), f"{file}, categories")
-    names = tuple(values["categories"][0]["keypoints"])
-    if names != KEYPOINTS:
-        raise ValueError(f"{file}: expected the 39 keypoints of AwA Pose in their order, got {', '.join(names)}")
-    images = {image["id"]: image for image in values["images"]}
     builder = RecordBuilder(KEYPOINTS, keep_missing)
-    for number, annotation in enumerate(values["annotations"]):
-        annotation = annotation if isinstance(annotation, dict) else {}
-        image = images.get(annotation.get("image_id"))
+    for category in objects_of(values["categories"], f"{file}, categories", builder.report):
+        check_names(names_of(category, f"{file}, categories"), KEYPOINTS, str(file))
+    images = objects_by_id(values["images"], f"{file}, images", builder.report)
+    for number, annotation in enumerate(objects_of(values["annotations"], f"{file}, annotations", builder.report)):
+        image = images.get(key_of(annotation.get("image_id")))
         if image is None:
             builder.report.add("image id without an image", f"annotation {number}: id {annotation.get('image_id')}")
             continue
-        name, species = image.get("filename"), str(annotation.get("animal"))
+        name, species = str(image.get("filename", "")), str(annotation.get("animal", ""))
         if not is_safe_name(name) or not is_safe_name(species):
             builder.report.add("file name leaves the folder", f"annotation {number}: {species}/{name}")
             continue
@@ -123,7 +132,7 @@ def _read_joined(root: Path, file: Path, keep_missing: bool) -> DataSet:
             points=triples[:, :2],
             v=triples[:, 2],
             box=annotation.get("bbox"),
-            stated_hw=(int(image["height"]), int(image["width"])) if {"height", "width"} <= image.keys() else None,
+            stated_hw=size_of(image),
         )
     return builder.finish("awa_pose", root, len(images))
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from salvit.data.records import DataSet, RecordBuilder, is_safe_name
+from salvit.data.annotation_files import is_safe_name
+from salvit.data.records import DataSet, RecordBuilder
 
 
 def read_bird_files(root: Path, name: str, parts: tuple[str, ...], *, keep_missing: bool) -> DataSet:

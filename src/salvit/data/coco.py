@@ -8,7 +8,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from salvit.data.records import DataSet, RecordBuilder, need_keys, read_json, to_triples, xywh_to_xyxy
+from salvit.data.annotation_files import (
+    Key,
+    check_names,
+    key_of,
+    names_of,
+    need_keys,
+    objects_by_id,
+    objects_of,
+    read_json,
+    size_of,
+    to_triples,
+    xywh_to_xyxy,
+)
+from salvit.data.records import DataSet, RecordBuilder
 
 
 def read_coco(root: Path, *, images: Path | None = None, keep_missing: bool = False) -> DataSet:
@@ -49,48 +62,44 @@ def add_coco_file(
     """
     values = read_json(file)
     need_keys(values, ("images", "annotations", "categories"), str(file))
-    if not isinstance(values["images"], list):
+    if isinstance(values["images"], dict):
         raise ValueError(f"{file}: `images` is not a list, so this is not COCO (the official Animal Pose file is not)")
-    categories = _categories(values["categories"], file, expected)
-    entries = {entry["id"]: entry for entry in values["images"] if isinstance(entry, dict) and "id" in entry}
+    categories = _categories(values["categories"], file, builder, expected)
+    entries = objects_by_id(values["images"], f"{file}, images", builder.report)
     folders = (file.parent, file.parent / "images", file.parent / "data") if images is None else (images,)
-    for number, annotation in enumerate(values["annotations"]):
+    for number, annotation in enumerate(objects_of(values["annotations"], f"{file}, annotations", builder.report)):
         _add(builder, annotation, number, entries, categories, folders)
     return len(entries)
 
 
 def _categories(
-    categories: Any, file: Path, expected: tuple[str, ...] | None
-) -> dict[Any, tuple[str, tuple[str, ...]]]:
-    """Category id → name and keypoint names."""
-    known: dict[Any, tuple[str, tuple[str, ...]]] = {}
-    for category in categories:
-        need_keys(category, ("id", "name"), f"{file}, categories")
-        names = tuple(str(name) for name in category.get("keypoints", ()))
-        if expected is not None and names != expected:
-            raise ValueError(
-                f"{file}: category {category['name']!r} has other keypoints ({', '.join(names) or 'none'}); "
-                f"expected {', '.join(expected)}"
-            )
-        if len(set(names)) != len(names):
-            raise ValueError(f"{file}: category {category['name']!r} names a keypoint twice")
-        known[category["id"]] = (str(category["name"]), names)
+    values: Any, file: Path, builder: RecordBuilder, expected: tuple[str, ...] | None
+) -> dict[Key, tuple[str, tuple[str, ...]]]:
+    """Category id → name and keypoint names; one without keypoints has none."""
+    known: dict[Key, tuple[str, tuple[str, ...]]] = {}
+    for category in objects_of(values, f"{file}, categories", builder.report):
+        where = f"{file}, category {category.get('name')!r}"
+        need_keys(category, ("id", "name"), where)
+        names = names_of(category, where) if "keypoints" in category else ()
+        if expected is not None:
+            check_names(names, expected, where)
+        known[key_of(category["id"])] = (str(category["name"]), names)
     return known
 
 
 def _add(
     builder: RecordBuilder,
-    annotation: Any,
+    annotation: dict[str, Any],
     number: int,
-    entries: dict[Any, Any],
-    categories: dict[Any, tuple[str, tuple[str, ...]]],
+    entries: dict[Key, dict[str, Any]],
+    categories: dict[Key, tuple[str, tuple[str, ...]]],
     folders: tuple[Path, ...],
 ) -> None:
     where = f"annotation {number}"
-    if not isinstance(annotation, dict) or "keypoints" not in annotation:
+    if "keypoints" not in annotation:
         builder.report.add("annotation without keypoints", where)
         return
-    entry = entries.get(annotation.get("image_id"))
+    entry = entries.get(key_of(annotation.get("image_id")))
     if entry is None:
         builder.report.add("image id without an image", f"{where}: id {annotation.get('image_id')}")
         return
@@ -98,10 +107,11 @@ def _add(
     if not isinstance(name, str) or not name:
         builder.report.add("image without a file name", f"{where}: {name!r}")
         return
-    if annotation.get("category_id") not in categories:
-        builder.report.add("unknown category", f"{where}: {annotation.get('category_id')}")
+    category_id = key_of(annotation.get("category_id"))
+    if category_id not in categories:
+        builder.report.add("unknown category", f"{where}: {category_id}")
         return
-    species, names = categories[annotation["category_id"]]
+    species, names = categories[category_id]
     triples = to_triples(annotation["keypoints"], len(names))
     if triples is None:
         builder.report.add("wrong number of keypoints", where)
@@ -114,6 +124,6 @@ def _add(
         points=triples[:, :2],
         v=triples[:, 2],
         box=xywh_to_xyxy(annotation.get("bbox")),
-        stated_hw=(int(entry["height"]), int(entry["width"])) if {"height", "width"} <= entry.keys() else None,
+        stated_hw=size_of(entry),
         names=names,
     )

@@ -10,8 +10,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from salvit.data.annotation_files import (
+    is_safe_name,
+    key_of,
+    need_keys,
+    objects_by_id,
+    objects_of,
+    read_json,
+    to_triples,
+    xywh_to_xyxy,
+)
 from salvit.data.coco import find_json
-from salvit.data.records import DataSet, RecordBuilder, is_safe_name, need_keys, read_json, to_triples, xywh_to_xyxy
+from salvit.data.records import DataSet, RecordBuilder
 
 CATEGORIES = {
     1: ("short_sleeve_top", 25), 2: ("long_sleeve_top", 33), 3: ("short_sleeve_outwear", 31),
@@ -62,17 +72,17 @@ def _add_single(builder: RecordBuilder, file: Path) -> int:
         _add_items(builder, values, file.with_suffix(".jpg"), f"{file.stem}.jpg")
         return 1
     need_keys(values, ("images", "annotations"), str(file))
-    images = {image["id"]: image for image in values["images"]}
-    for number, annotation in enumerate(values["annotations"]):
-        annotation = annotation if isinstance(annotation, dict) else {}
-        entry = images.get(annotation.get("image_id"))
+    images = objects_by_id(values["images"], f"{file}, images", builder.report)
+    for number, annotation in enumerate(objects_of(values["annotations"], f"{file}, annotations", builder.report)):
+        entry = images.get(key_of(annotation.get("image_id")))
         if entry is None or not is_safe_name(entry.get("file_name")):
             builder.report.add("image id without an image", f"annotation {number}: id {annotation.get('image_id')}")
             continue
-        landmarks, category_id = annotation.get("keypoints", ()), annotation.get("category_id")
-        if category_id in CATEGORIES and len(landmarks) == 3 * NUM_LANDMARKS:
+        landmarks, category_id = annotation.get("keypoints"), annotation.get("category_id")
+        joined = to_triples(landmarks, NUM_LANDMARKS)
+        if joined is not None and isinstance(category_id, int) and category_id in CATEGORIES:
             start = sum(count for key, (_, count) in CATEGORIES.items() if key < category_id)
-            landmarks = landmarks[3 * start : 3 * (start + CATEGORIES[category_id][1])]
+            landmarks = joined[start : start + CATEGORIES[category_id][1]]
         box = xywh_to_xyxy(annotation.get("bbox"))
         _add_garment(builder, category_id, landmarks, box, file.parent / entry["file_name"], entry["file_name"])
     return len(images)
@@ -91,7 +101,7 @@ def _add_items(builder: RecordBuilder, items: Any, image: Path, name: str) -> No
 
 
 def _add_garment(builder: RecordBuilder, category_id: Any, landmarks: Any, box: Any, image: Path, name: str) -> None:
-    if category_id not in CATEGORIES:
+    if not isinstance(category_id, int) or category_id not in CATEGORIES:
         builder.report.add("unknown category", f"{name}: {category_id!r}")
         return
     names = landmark_names(category_id)

@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from salvit.data.annotation_files import need_keys, read_json
 from salvit.data.augment import View, draw_view
 from salvit.data.crops import inner_window
 from salvit.data.episodes import DrawnRecords, Episode, EpisodePool, EpisodeSettings, SaliencyOf
 from salvit.data.images import image_hw as read_image_hw
 from salvit.data.occlude import Blocks, Occluder, Occlusion, sample_blocks
-from salvit.data.records import need_keys, read_json
 from salvit.data.splits import Kind, Problem, Purpose, Role, check_allowed
 from salvit.types import Record
 

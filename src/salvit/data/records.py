@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -94,7 +93,8 @@ class RecordBuilder:
         self._used[file] += 1
         record_id = f"{file}#{index}"
         names = self.names if names is None else names
-        points_image, labels = np.array(points, dtype=np.float64), np.nan_to_num(np.array(v)).astype(np.int64)
+        points_image = np.array(points, dtype=np.float64)
+        labels = np.nan_to_num(np.array(v, dtype=np.float64)).clip(-1, 3).astype(np.int64)
         if points_image.shape != (len(names), 2) or labels.shape != (len(names),):
             self.report.add("wrong number of keypoints", record_id)
             return
@@ -190,47 +190,3 @@ def _box_problem(box: Sequence[float], image_hw: tuple[int, int] | None) -> str 
     if image_hw is not None and (x1 >= image_hw[1] or y1 >= image_hw[0] or x2 <= 0 or y2 <= 0):
         return "box outside the image"
     return None
-
-
-def xywh_to_xyxy(box: Sequence[float] | None) -> tuple[float, ...] | None:
-    """A box as COCO writes it, to corners; what is not four numbers gives an empty tuple, to be counted."""
-    if box is None:
-        return None
-    try:
-        x, y, width, height = (float(side) for side in box)
-    except (ValueError, TypeError):
-        return ()
-    return (x, y, x + width, y + height)
-
-
-def to_triples(values: Any, num: int) -> npt.NDArray[np.float64] | None:
-    """Keypoints as [x, y, v, …] or [[x, y, v], …] to (num, 3); None if they are not that many numbers."""
-    try:
-        triples = np.array(values, dtype=np.float64)
-    except (ValueError, TypeError):
-        return None
-    return triples.reshape(num, 3) if num > 0 and triples.size == 3 * num else None
-
-
-def read_json(path: Path) -> Any:
-    """Read a JSON file; a broken one is an error that says where."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8-sig"))
-    except FileNotFoundError:
-        raise ValueError(f"{path} does not exist; expected the annotation file there") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as problem:
-        raise ValueError(f"{path} is not complete JSON ({problem}); download it again") from problem
-
-
-def need_keys(values: Any, keys: Sequence[str], where: str) -> None:
-    """Refuse an annotation that is not an object with these keys."""
-    missing = [key for key in keys if not isinstance(values, dict) or key not in values]
-    if missing:
-        raise ValueError(f"{where}: expected an object with {', '.join(keys)}; {', '.join(missing)} missing")
-
-
-def is_safe_name(name: Any) -> bool:
-    """Whether a file name from an annotation stays inside the data set's folder."""
-    return (
-        isinstance(name, str) and name != "" and not PurePath(name).is_absolute() and ".." not in PurePath(name).parts
-    )
