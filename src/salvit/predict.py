@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,21 +22,40 @@ from salvit.geometry import Window
 from salvit.packs import check_pack
 from salvit.types import Detection, Detector, Example, Failure, FittedImage, Pack
 
+if TYPE_CHECKING:
+    from salvit.model.detector import SalViT
+
 
 def load(name: str = "match", *, device: str = "auto") -> Detector:
     """Load a detector by name.
 
     Args:
-        name: ``match`` (nearest features of lite0) or ``match:BACKBONE``.
+        name: ``match`` (nearest features of lite0), ``match:BACKBONE``, or a file that ``salvit train`` wrote.
         device: ``auto``, ``cpu``, ``cuda``, ``cuda:1``, ``mps``.
     """
     from salvit.backbones import build_backbone
     from salvit.baselines.match import Match
 
+    if name.endswith(".safetensors"):
+        return load_trained(Path(name), device=device)
     method, _, backbone = name.partition(":")
     if method != "match":
-        raise ValueError(f"unknown model {name!r}; known: match, match:lite0, match:dinov2-s14")
+        raise ValueError(
+            f"unknown model {name!r}; known: match, match:lite0, match:dinov2-s14, or a .safetensors file of your own "
+            "training"
+        )
     return Match(build_backbone(backbone or "lite0").to(choose_device(device)))
+
+
+def load_trained(path: Path, *, device: str = "auto") -> SalViT:
+    """Load a SalViT that ``salvit train`` wrote; the weights of its frozen backbone must be on this machine."""
+    from salvit.checkpoint import load_checkpoint, put_weights
+    from salvit.model.build import build_model
+
+    saved = load_checkpoint(path)
+    model = build_model(saved.recipe.model)
+    put_weights(model, saved.weights)
+    return model.to(choose_device(device)).eval()
 
 
 def choose_device(device: str) -> str:

@@ -114,8 +114,11 @@ class SalViT(nn.Module):
         return Encoded(output.features, tuple(image.fit for image in images), low)
 
     @torch.no_grad()
-    def learn(self, examples: Sequence[Example]) -> Pack:
-        """Marked pictures to a pack: one vector for each shot and keypoint. Points outside the picture do not count."""
+    def learn(self, examples: Sequence[Example], encoded: Encoded | None = None) -> Pack:
+        """Marked pictures to a pack: one vector for each shot and keypoint. Points outside the picture do not count.
+
+        ``encoded`` are the same pictures, where they were encoded before.
+        """
         names = tuple(dict.fromkeys(name for example in examples for name in example.names))
         if not names:
             raise ValueError("no keypoint is marked in any example; mark at least one")
@@ -126,7 +129,7 @@ class SalViT(nn.Module):
             points[k, columns] = example.points_input
             inside = is_inside(example.points_input, (self.input_size, self.input_size))
             mask[k, columns] = np.asarray(example.visible, dtype=bool) & inside
-        features = self.encode([example.image for example in examples]).features
+        features = (encoded or self.encode([example.image for example in examples])).features
         vectors = self.represent(features, torch.from_numpy(np.where(mask[..., None], points, 0.0)).to(features)).cpu()
         kept = torch.where(torch.from_numpy(mask)[..., None], vectors, torch.zeros_like(vectors))
         return Pack(kept, torch.from_numpy(mask), names, self.name, self.weights_sha256, version=salvit.__version__)
