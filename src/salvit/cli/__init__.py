@@ -9,7 +9,7 @@ import sys
 
 import typer
 
-from salvit.cli import bench, data, detect, evaluate, train, weights
+from salvit.cli import bench, data, detect, evaluate, info, train, weights
 
 app = typer.Typer(
     name="salvit",
@@ -22,6 +22,7 @@ app.command("detect")(detect.detect)
 app.command("demo")(detect.demo)
 app.command("evaluate")(evaluate.evaluate)
 app.command("score")(evaluate.score)
+app.command("info")(info.info)
 app.command("train")(train.train)
 app.add_typer(data.app, name="data")
 app.add_typer(weights.app, name="weights")

@@ -17,6 +17,14 @@ def detect(json: Path | None = typer.Option(None, "--json", help="Write the figu
     _show(run(), json)
 
 
+@app.command("model")
+def model(json: Path | None = typer.Option(None, "--json", help="Write the figures to this file.")) -> None:
+    """SalViT against its backbone and CNN-only, fast against plain attention, memory of an episode."""
+    from salvit.bench.model import run
+
+    _show(run(), json)
+
+
 def _show(figures: dict[str, float], path: Path | None) -> None:
     from rich.console import Console
     from rich.table import Table

@@ -1,0 +1,54 @@
+"""``salvit info``."""
+
+import pytest
+from typer.testing import CliRunner
+
+from salvit.cli import app
+from salvit.model.describe import describe_model, protonet_trunk_parameters
+
+
+@pytest.fixture
+def run(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    return lambda *args: CliRunner().invoke(app, ["info", *args])
+
+
+def test_default_model_is_printed_beside_the_papers_figures(run):
+    result = run("salvit-resnet50")
+    assert result.exit_code == 0, result.output
+    rows = {line.split("│")[1].strip(): line for line in result.output.splitlines() if line.count("│") == 4}
+    assert "56.95" in rows["total"]
+    assert "56.9" in rows["total"].split("│")[3]
+    assert "23.51" in rows["backbone"]
+    assert "19.05" in rows["trunk of ProtoNet"]
+    assert "19.0" in rows["trunk of ProtoNet"].split("│")[3]
+    assert "does not state all widths" in " ".join(result.output.split())
+    assert "kernel rbf" in result.output
+
+
+def test_dino_says_why_it_differs_from_the_paper(run):
+    text = " ".join(run("salvit-dino-s16").output.split())
+    assert "52.91" in text
+    assert "50.9" in text
+    assert "2.0 M more" in text
+
+
+def test_ablation_rows_and_narrow_heads_are_described(run):
+    assert "cnn-only" in run("cnn-only").output
+    narrow = run("salvit-lite0", "--narrow").output
+    assert "Narrow, for training" in narrow
+
+
+def test_an_unknown_model_is_an_error_that_lists_the_known_ones(run):
+    result = run("salvit-vgg")
+    assert isinstance(result.exception, ValueError)
+    assert "salvit-lite0" in str(result.exception)
+
+
+def test_parts_add_up_and_frozen_ones_are_not_trained():
+    described = describe_model("salvit-resnet50")
+    assert (
+        sum(count for part, count in described.parameters.items() if part != "total") == described.parameters["total"]
+    )
+    assert described.trained == described.parameters["total"] - 23_508_032 + 14_964_736
+    assert protonet_trunk_parameters() == 19_045_440
