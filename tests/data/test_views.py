@@ -50,7 +50,7 @@ def test_points_of_a_plain_view_sit_on_their_dots(dotted):
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 100_000))
 def test_points_of_an_augmented_view_sit_on_their_dots_and_left_stays_left(dotted, seed):
-    strong = AugmentSettings(turn=1.0)
+    strong = AugmentSettings(turn=0.6)
     view = draw_view(dotted, HW, "gt-random", np.random.default_rng(seed), strong, can_flip=True)
     loaded = load_view(view, 200, NAMES, pairs=PAIRS)
     found = centres(loaded.pixels)
@@ -71,16 +71,33 @@ def test_saliency_is_warped_with_the_image(dotted):
     assert loaded.saliency[~inner].max() == 0
 
 
-def test_an_augmented_view_without_a_change_is_the_plain_view(dotted):
-    plain = load_view(View(dotted, WHOLE), 320, NAMES, saliency=np.ones(HW, dtype=np.float32))
-    warped = load_view(View(dotted, WHOLE, Change()), 320, NAMES, saliency=np.ones(HW, dtype=np.float32))
-    assert np.abs(plain.pixels.astype(int) - warped.pixels).max() <= 2
-    assert (plain.saliency == warped.saliency).all() and set(np.unique(plain.saliency)) == {0, 255}
-    assert plain.points_input == pytest.approx(warped.points_input)
+@pytest.mark.parametrize("is_flipped", [False, True])
+@pytest.mark.parametrize("window", [WHOLE, (-30.5, 12.25, 140.0, 130.75), (44.5, 20.0, 111.25, 90.5)])
+def test_scaling_alone_and_the_affine_change_give_the_same_picture(dotted, window, is_flipped):
+    saliency = np.full(HW, 0.8, dtype=np.float32)
+    upright = load_view(View(dotted, window, Change(is_flipped)), 320, NAMES, pairs=PAIRS, saliency=saliency)
+    turned = load_view(View(dotted, window, Change(is_flipped, 1e-9)), 320, NAMES, pairs=PAIRS, saliency=saliency)
+    assert upright.points_input == pytest.approx(turned.points_input, abs=1e-6)
+    both_inside = (upright.saliency == 204) & (turned.saliency == 204)  # not at the image's edge, where they blend
+    assert both_inside.mean() > 0.3
+    assert np.abs(upright.pixels.astype(int) - turned.pixels)[both_inside].max() <= 2
+    far_outside = (upright.saliency == 0) & (turned.saliency == 0)
+    assert (upright.pixels[far_outside] == MEAN_COLOUR).all() and (turned.pixels[far_outside] == MEAN_COLOUR).all()
+    assert (far_outside | both_inside).mean() > 0.95
 
 
-def test_outside_window_and_image_is_the_mean_colour(dotted):
-    view = View(dotted, (-40.0, 10.0, 160.0, 110.0), Change())
+def test_a_view_without_a_change_is_the_image_fitted_to_its_window(dotted):
+    from salvit.data.images import fit_image, read_image
+
+    window = (44.5, 20.0, 111.25, 90.5)
+    assert (
+        load_view(View(dotted, window), 97, NAMES).pixels == fit_image(read_image(dotted.path), 97, window).pixels
+    ).all()
+
+
+@pytest.mark.parametrize("degrees", [0.0, 1e-9])
+def test_outside_window_and_image_is_the_mean_colour(dotted, degrees):
+    view = View(dotted, (-40.0, 10.0, 160.0, 110.0), Change(degrees=degrees))
     loaded = load_view(view, 200, NAMES, saliency=np.ones(HW, dtype=np.float32))
     assert (loaded.pixels[:, :40] == MEAN_COLOUR).all()  # left of the image, inside the window
     assert (loaded.pixels[:50] == MEAN_COLOUR).all()  # above the window, where the image goes on
@@ -89,12 +106,14 @@ def test_outside_window_and_image_is_the_mean_colour(dotted):
     assert not loaded.saliency[:, :40].any() and not loaded.saliency[:50].any() and not loaded.saliency[150:].any()
 
 
-def test_a_much_larger_image_is_averaged_not_skipped(tmp_path, dotted):
+@pytest.mark.parametrize("degrees", [0.0, 1e-9])
+def test_a_much_larger_image_is_averaged_not_skipped(tmp_path, dotted, degrees):
     stripes = np.zeros((1200, 1600, 3), dtype=np.uint8)
     stripes[:, ::8] = 248  # one column of eight, which samples between the others would miss
     Image.fromarray(stripes).save(tmp_path / "stripes.png")
     record = replace(dotted, path=tmp_path / "stripes.png", image_hw=(1200, 1600), box=None)
-    loaded = load_view(View(record, (0.0, 0.0, 1600.0, 1200.0), Change()), 200, NAMES, saliency=np.ones((1200, 1600)))
+    view = View(record, (0.0, 0.0, 1600.0, 1200.0), Change(degrees=degrees))
+    loaded = load_view(view, 200, NAMES, saliency=np.ones((1200, 1600)))
     inner = loaded.pixels[30:170, 5:195]
     assert np.abs(inner.astype(int) - 31).max() <= 2
 

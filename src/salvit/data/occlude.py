@@ -162,7 +162,7 @@ def sample_patch_mask(
 
     Args:
         saliency: (S, S) in 0 … 255, S = G · patch.
-        rng: Draws; it is used alike whether or not the image is masked.
+        rng: Draws.
         patch: Side of a patch in pixels: the stride of the tokens.
         probability: Of masking at all.
     """
@@ -170,12 +170,13 @@ def sample_patch_mask(
     if saliency.shape != (size, size) or size % patch:
         raise ValueError(f"a map of {saliency.shape} is not a square of whole patches of {patch} pixels")
     grid = size // patch
-    salient = (saliency >= FOREGROUND * 255).reshape(grid, patch, grid, patch).mean((1, 3))
-    foreground = np.flatnonzero(salient >= FOREGROUND_SHARE)
-    is_masked, count = rng.random() < probability, int(rng.integers(MASKED_PATCHES[0], MASKED_PATCHES[1] + 1))
     mask = np.zeros(grid * grid, dtype=bool)
-    if is_masked and count <= len(foreground):
-        mask[rng.choice(foreground, count, replace=False)] = True
+    if rng.random() < probability:
+        salient = (saliency >= FOREGROUND * 255).reshape(grid, patch, grid, patch).mean((1, 3))
+        foreground = np.flatnonzero(salient >= FOREGROUND_SHARE)
+        count = int(rng.integers(MASKED_PATCHES[0], MASKED_PATCHES[1] + 1))
+        if count <= len(foreground):
+            mask[rng.choice(foreground, count, replace=False)] = True
     return mask.reshape(grid, grid)
 
 
