@@ -91,7 +91,8 @@ def train(
     progress = Progress(0, settings.episodes, {})
     if resume and (folder / "last.safetensors").exists():
         _restore(folder / "last.safetensors", recipe, model, optimizer, progress)
-    sources = _Sources(recipe, problem, model, saliency_of, track)
+    with fabric.rank_zero_first():  # the others then read what it cached
+        sources = _Sources(recipe, problem, model, saliency_of, track)
     wrapped, wrapped_optimizer = fabric.setup(_Learner(model, settings), optimizer)
     run = _Run(recipe, folder, fabric, model, wrapped, wrapped_optimizer, progress, report)
     run.loop(sources)

@@ -43,7 +43,8 @@ def train(
             f"train.episodes_per_step ({settings.train.episodes_per_step}) must be a multiple of the number of "
             f"processes ({world})"
         )
-    strategy = "ddp" if world > 1 else "auto"
+    # A model without saliency does not use its morphology learner: some parameters then get no gradient.
+    strategy = "ddp_find_unused_parameters_true" if world > 1 else "auto"
     fabric = Fabric(accelerator=device, devices=devices, strategy=strategy, precision=settings.train.precision)
     fabric.launch()
     problem = open_problem(settings.data.name, root, settings.data.unseen, dev_species=settings.data.dev_species)

@@ -1,0 +1,76 @@
+import errno
+import os
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from salvit.checkpoint import load_checkpoint, optimizer_tensors, put_optimizer, put_weights, save_checkpoint
+from salvit.recipes import Recipe
+
+
+def step(layer, optimizer):
+    layer(torch.ones(2, 3)).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+def test_weights_optimiser_settings_and_state_come_back(tmp_path):
+    torch.manual_seed(0)
+    layer = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.Adam(layer.parameters(), lr=0.1)
+    step(layer, optimizer)
+    save_checkpoint(
+        tmp_path / "c.safetensors", Recipe(), layer.state_dict(), optimizer_tensors(optimizer), {"episode": 7}
+    )
+    saved = load_checkpoint(tmp_path / "c.safetensors")
+    assert saved.recipe == Recipe() and saved.state == {"episode": 7} and saved.version
+    other = torch.nn.Linear(3, 2)
+    put_weights(other, saved.weights)
+    again = torch.optim.Adam(other.parameters(), lr=0.1)
+    put_optimizer(again, saved.optimizer)
+    for one, two in ((layer, optimizer), (other, again)):
+        step(one, two)
+    assert torch.equal(layer.weight, other.weight)
+
+
+def test_a_full_disk_leaves_the_last_good_checkpoint(tmp_path, monkeypatch):
+    path = tmp_path / "c.safetensors"
+    save_checkpoint(path, Recipe(), {"x": torch.zeros(3)}, {}, {"episode": 1})
+
+    def full(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match=r"could not write.*is whole.*--resume"):
+        save_checkpoint(path, Recipe(), {"x": torch.ones(3)}, {}, {"episode": 2})
+    monkeypatch.undo()
+    assert load_checkpoint(path).state == {"episode": 1}
+    assert [item.name for item in tmp_path.iterdir()] == ["c.safetensors"]
+
+
+def test_a_really_full_disk_leaves_the_last_good_checkpoint(tmp_path):
+    """/dev/full refuses every byte; a link puts it in the way of the new file."""
+    path = tmp_path / "c.safetensors"
+    save_checkpoint(path, Recipe(), {"x": torch.zeros(3)}, {}, {"episode": 1})
+    if not os.path.exists("/dev/full"):
+        pytest.skip("this system has no /dev/full")
+    (tmp_path / f".c.safetensors.{os.getpid()}.part").symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left"):
+        save_checkpoint(path, Recipe(), {"x": torch.ones(3)}, {}, {"episode": 2})
+    assert load_checkpoint(path).state == {"episode": 1}
+
+
+def test_what_is_no_checkpoint_or_of_another_model_is_refused(tmp_path):
+    save_file({"x": torch.zeros(1)}, tmp_path / "other.safetensors")
+    (tmp_path / "broken.safetensors").write_bytes(b"nonsense")
+    for name in ("other.safetensors", "broken.safetensors"):
+        with pytest.raises(ValueError, match="not a checkpoint"):
+            load_checkpoint(tmp_path / name)
+    with pytest.raises(FileNotFoundError):
+        load_checkpoint(tmp_path / "absent.safetensors")
+    layer = torch.nn.Linear(3, 2)
+    with pytest.raises(ValueError, match="lacks 'bias'"):
+        put_weights(layer, {"weight": layer.weight})
+    with pytest.raises(ValueError, match="has, and the model does not, 'more'"):
+        put_weights(layer, {**layer.state_dict(), "more": torch.zeros(1)})

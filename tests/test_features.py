@@ -1,0 +1,90 @@
+import numpy as np
+import pytest
+import torch
+
+from salvit.data.augment import AugmentSettings
+from salvit.data.creatures import write_creatures
+from salvit.data.splits import open_problem
+from salvit.data.views import load_view
+from salvit.features import ViewSettings, draw_cached_view, open_cache
+from salvit.model.build import build_model
+from salvit.recipes import recipe_from_table
+
+VIEWS = ViewSettings(crop="gt-random", views=2, seed=0, augment=AugmentSettings())
+
+
+def track(items, total, what):
+    return items
+
+
+@pytest.fixture(scope="module")
+def problem(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("features")
+    write_creatures(folder / "data", ("fox", "leopard", "giraffe"), 8, 0, size_hw=(120, 160))
+    return open_problem("creatures", folder / "data", "giraffe")
+
+
+@pytest.fixture(scope="module")
+def model():
+    table = {"model": {"preset": "salvit-lite0", "width": "narrow", "saliency": "none", "input_size": 96}}
+    return build_model(recipe_from_table(table).model)
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("SALVIT_CACHE", str(tmp_path))
+
+
+def test_cached_tokens_equal_the_uncached_road_on_the_same_view(problem, model):
+    records = problem.records["train"][:3]
+    cache = open_cache(model, problem, records, VIEWS, track=track)
+    for record in records:
+        for number in range(2):
+            view = draw_cached_view(record, problem, VIEWS, number)
+            loaded = load_view(view, 96, record.names, pairs=problem.split.pairs)
+            pixels = torch.from_numpy(loaded.pixels)[None].permute(0, 3, 1, 2).float() / 255
+            with torch.inference_mode():
+                fresh = model.prepare(pixels).raw
+            kept = cache.encoder_input([(record.id, number)], torch.device("cpu"))
+            assert (kept.raw - fresh).abs().max() <= 1e-2 * fresh.abs().max()
+            assert torch.equal(kept.images, pixels)
+            points, visible = cache.labels(record.id, number, record.names)
+            assert np.allclose(points, loaded.points_input) and np.array_equal(visible, loaded.visible)
+
+
+def test_a_second_run_reads_what_the_first_computed(problem, model, monkeypatch):
+    records = problem.records["train"][:3]
+    first = open_cache(model, problem, records, VIEWS, track=track)
+    monkeypatch.setattr(type(model), "prepare", lambda *_: pytest.fail("the backbone ran again"))
+    again = open_cache(model, problem, records, VIEWS, track=track)
+    assert np.array_equal(first.tokens, again.tokens) and first.rows == again.rows
+
+
+def test_an_interrupted_computation_goes_on_where_it_was(problem, model, monkeypatch, tmp_path):
+    records = problem.records["train"]
+    whole = open_cache(model, problem, records, VIEWS, track=track).tokens.copy()
+    monkeypatch.setenv("SALVIT_CACHE", str(tmp_path / "other"))
+
+    def stop_early(items, total, what):
+        for number, item in enumerate(items):
+            if number == 1:
+                raise KeyboardInterrupt
+            yield item
+
+    with pytest.raises(KeyboardInterrupt):
+        open_cache(model, problem, records, VIEWS, track=stop_early)
+    assert np.array_equal(open_cache(model, problem, records, VIEWS, track=track).tokens, whole)
+
+
+def test_other_settings_have_another_cache(problem, model, tmp_path):
+    records = problem.records["train"][:1]
+    open_cache(model, problem, records, VIEWS, track=track)
+    open_cache(model, problem, records, ViewSettings(crop="gt-tight", views=1, seed=0, augment=None), track=track)
+    assert len(list((tmp_path / "tokens").iterdir())) == 2
+
+
+def test_a_keypoint_that_a_record_does_not_have_is_not_visible(problem, model):
+    record = problem.records["train"][0]
+    cache = open_cache(model, problem, [record], VIEWS, track=track)
+    points, visible = cache.labels(record.id, 0, ("nose", "third_eye"))
+    assert points.shape == (2, 2) and not visible[1]

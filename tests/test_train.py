@@ -1,0 +1,171 @@
+"""Training on drawn creatures with a tiny model: real processes, real kills."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from salvit.data.creatures import write_creatures
+from salvit.recipes import TrainSettings
+from salvit.train import learning_rate
+
+RECIPE = """
+[data]
+name = "creatures"
+unseen = "giraffe"
+dev_species = ["deer"]
+[model]
+preset = "salvit-lite0"
+width = "narrow"
+saliency = "none"
+input_size = 96
+[model.head]
+channels = 16
+descriptor_channels = 16
+scales = [4, 6]
+[model.encoder]
+token_channels = 48
+vit_channels = 48
+[model.attention]
+heads = 2
+head_channels = 24
+[train]
+episodes = 24
+views = 2
+learning_rate = 1e-3
+dev_every = 12
+dev_episodes = 2
+checkpoint_every = 4
+"""
+MAIN = [sys.executable, "-m", "salvit"]
+
+
+@pytest.fixture(scope="module")
+def ground(tmp_path_factory):
+    """A recipe, its data, and a folder for cached tokens."""
+    folder = tmp_path_factory.mktemp("train")
+    write_creatures(folder / "data", ("fox", "leopard", "deer", "giraffe"), 12, 0, size_hw=(120, 160))
+    (folder / "recipe.toml").write_text(RECIPE)
+    return folder
+
+
+def command(ground, out, *more):
+    return [*MAIN, "train", str(ground / "recipe.toml"), "--root", str(ground / "data"), "--out", str(out),
+            "--device", "cpu", "--threads", "1", *more]  # fmt: skip
+
+
+def environment(ground):
+    return {**os.environ, "SALVIT_CACHE": str(ground / "cache"), "OMP_NUM_THREADS": "1"}
+
+
+def run(ground, out, *more):
+    return subprocess.run(command(ground, out, *more), env=environment(ground), capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(ground):
+    done = run(ground, ground / "undisturbed")
+    assert done.returncode == 0, done.stderr
+    return ground / "undisturbed"
+
+
+def same_weights(one, other):
+    a, b = load_file(one / "last.safetensors"), load_file(other / "last.safetensors")
+    return a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)
+
+
+def test_a_run_leaves_models_a_log_and_events_and_learns(undisturbed):
+    assert {"best.safetensors", "last.safetensors", "log.jsonl", "tensorboard"} <= {
+        p.name for p in undisturbed.iterdir()
+    }
+    rows = [json.loads(line) for line in (undisturbed / "log.jsonl").read_text().splitlines()]
+    assert [row["episode"] for row in rows] == list(range(1, 25)) and "dev" in rows[11]
+    losses = [row["loss"] for row in rows]
+    assert np.mean(losses[-6:]) < np.mean(losses[:6])
+
+
+def test_what_was_trained_can_be_loaded_and_used(undisturbed, ground, monkeypatch):
+    from salvit.demo import demo_queries, demo_support
+    from salvit.predict import detect, learn, load
+
+    detector = load(str(undisturbed / "best.safetensors"), device="cpu")
+    (found,) = detect(detector, learn(detector, demo_support()), demo_queries()[:1])
+    assert np.isfinite(found.points).all() and (np.linalg.eigvalsh(found.covariances) > 0).all()
+
+
+def test_a_folder_that_holds_a_run_is_not_written_over(undisturbed, ground):
+    done = run(ground, undisturbed)
+    assert done.returncode == 1 and "--resume goes on with it" in done.stderr
+
+
+def kill_and_resume(ground, undisturbed, out, kills, seed):
+    """Kill a run at random moments, go on each time; the end must equal the undisturbed run to the bit."""
+    rng = random.Random(seed)
+    took = 14.0
+    for _ in range(kills):
+        process = subprocess.Popen(command(ground, out, "--resume"), env=environment(ground), stderr=subprocess.DEVNULL)
+        try:
+            process.wait(timeout=rng.uniform(2.0, took))
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+    done = run(ground, out, "--resume")
+    assert done.returncode == 0, done.stderr
+    assert same_weights(out, undisturbed)
+    assert (out / "log.jsonl").read_bytes() == (undisturbed / "log.jsonl").read_bytes()
+
+
+def test_a_run_killed_after_a_checkpoint_goes_on_exactly(ground, undisturbed):
+    out = ground / "killed"
+    process = subprocess.Popen(command(ground, out), env=environment(ground), stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 90
+    while not (out / "last.safetensors").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert len((out / "log.jsonl").read_text().splitlines()) < 24
+    done = run(ground, out, "--resume")
+    assert done.returncode == 0, done.stderr
+    assert same_weights(out, undisturbed)
+    assert (out / "log.jsonl").read_bytes() == (undisturbed / "log.jsonl").read_bytes()
+
+
+@pytest.mark.slow
+def test_a_run_killed_at_ten_random_moments_goes_on_exactly(ground, undisturbed):
+    kill_and_resume(ground, undisturbed, ground / "ten", kills=10, seed=0)
+
+
+def test_another_recipe_cannot_go_on_with_a_run(ground, undisturbed):
+    done = run(ground, undisturbed, "--resume", "--set", "train.seed=9")
+    assert done.returncode == 1 and "made by another recipe" in done.stderr
+
+
+def test_two_processes_give_the_same_weights_as_one_with_the_same_batch(ground):
+    few = ["--set", "train.episodes=8", "--set", "train.episodes_per_step=2", "--set", "train.dev_every=0"]
+    one = run(ground, ground / "one", *few)
+    two = run(ground, ground / "two", *few, "--devices", "2")
+    assert one.returncode == 0 and two.returncode == 0, one.stderr + two.stderr
+    a, b = (load_file(ground / name / "last.safetensors") for name in ("one", "two"))
+    for key in a:
+        if key.startswith("model."):
+            assert torch.allclose(a[key], b[key], atol=2e-5), key
+
+
+def test_mixed_precision_on_a_cpu_is_refused(ground):
+    done = run(ground, ground / "mixed", "--set", 'train.precision="bf16-mixed"')
+    assert done.returncode == 1 and "not safe on a CPU" in done.stderr
+
+
+def test_the_schedules_are_worked_by_hand():
+    paper = TrainSettings()
+    assert learning_rate(paper, 19_999) == 1e-4 and learning_rate(paper, 20_000) == pytest.approx(0.6e-4)
+    cosine = TrainSettings(schedule="cosine", episodes=100)
+    assert learning_rate(cosine, 0) == 1e-4 and learning_rate(cosine, 50) == pytest.approx(0.5e-4)
