@@ -9,7 +9,7 @@ import sys
 
 import typer
 
-from salvit.cli import bench, data, detect, evaluate, info, train, weights
+from salvit.cli import bench, data, detect, evaluate, info, saliency, train, weights
 
 app = typer.Typer(
     name="salvit",
@@ -24,6 +24,7 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("score")(evaluate.score)
 app.command("info")(info.info)
 app.command("train")(train.train)
+app.add_typer(saliency.app, name="saliency")
 app.add_typer(data.app, name="data")
 app.add_typer(weights.app, name="weights")
 app.add_typer(bench.app, name="bench")

@@ -8,19 +8,45 @@ import typer
 
 app = typer.Typer(help="Measure speed: ratios, interleaved in one run, medians.", no_args_is_help=True)
 
+JSON = typer.Option(None, "--json", help="Write the figures to this file.")
+
 
 @app.command("detect")
-def detect(json: Path | None = typer.Option(None, "--json", help="Write the figures to this file.")) -> None:
+def detect(json: Path | None = JSON) -> None:
     """The whole of detection against the backbone's own forward."""
     from salvit.bench.detect import run
 
     _show(run(), json)
 
 
+@app.command("data")
+def data(json: Path | None = JSON) -> None:
+    """Episodes a second with 0, 1 and 2 workers, and all work on an image against one warp."""
+    from salvit.bench.data import run
+
+    _show(run(), json)
+
+
 @app.command("model")
-def model(json: Path | None = typer.Option(None, "--json", help="Write the figures to this file.")) -> None:
-    """SalViT against its backbone and CNN-only, fast against plain attention, memory of an episode."""
+def model(json: Path | None = JSON) -> None:
+    """SalViT against its backbone and against the model without it; fast against plain attention."""
     from salvit.bench.model import run
+
+    _show(run(), json)
+
+
+@app.command("saliency")
+def saliency(json: Path | None = JSON) -> None:
+    """Saliency from a backbone's own features against the backbone alone."""
+    from salvit.bench.saliency import run
+
+    _show(run(), json)
+
+
+@app.command("train")
+def train(json: Path | None = JSON) -> None:
+    """Training episodes a second on cached tokens against training that runs the backbone."""
+    from salvit.bench.train import run
 
     _show(run(), json)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import warnings
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -85,14 +86,21 @@ def fit_image(image: Image.Image, size: int, window: Window | None = None, sourc
 
 def fit_pixels(image: Image.Image, fit: Fit) -> np.ndarray[tuple[int, int, int], np.dtype[np.uint8]]:
     """Resample the window of a fit into its square: (S, S, 3) uint8."""
-    inner = image.resize(
-        (fit.inner_hw[1], fit.inner_hw[0]), Image.Resampling.BILINEAR, box=fit.window, reducing_gap=2.0
-    )
-    pixels = np.empty((fit.size, fit.size, 3), dtype=np.uint8)
-    pixels[:] = MEAN_COLOUR
     (x, y), (height, width) = fit.pad_xy, fit.inner_hw
-    pixels[y : y + height, x : x + width] = np.asarray(inner)
+    inner = np.asarray(image.resize((width, height), Image.Resampling.BILINEAR, box=fit.window, reducing_gap=2.0))
+    if (height, width) == (fit.size, fit.size):
+        return inner.copy()
+    pixels = mean_square(fit.size).copy()
+    pixels[y : y + height, x : x + width] = inner
     return pixels
+
+
+@cache
+def mean_square(size: int) -> np.ndarray[tuple[int, int, int], np.dtype[np.uint8]]:
+    """(S, S, 3) of mean colour, read-only: copying it is ten times as fast as spreading one colour."""
+    square = np.full((size, size, 3), MEAN_COLOUR, dtype=np.uint8)
+    square.flags.writeable = False
+    return square
 
 
 def read_and_fit(
