@@ -91,9 +91,10 @@ def learn(detector: Detector, support: Support | Path | str, *, cropped: bool = 
 def examples(detector: Detector, support: Support, *, cropped: bool = False) -> list[Example]:
     """Read and fit the marked pictures; what cannot be used is added, once, to ``support.problems``."""
     usable, problems = [], []
+    prior = _prior(detector)
     for marked in support.images:
         try:
-            example, lost = _example(detector, marked, cropped)
+            example, lost = _example(detector, marked, cropped, prior)
         except (OSError, ValueError) as problem:
             problems.append(f"{problem}; this picture is left out")
             continue
@@ -126,10 +127,11 @@ def detect(
         max_pixels: Refuse larger pictures.
     """
     check_pack(pack, detector)
+    prior = _prior(detector)
 
     def read(path: Path) -> FittedImage | Failure:
         try:
-            return read_and_fit(path, detector.input_size, box, max_pixels=max_pixels)
+            return prior(read_and_fit(path, detector.input_size, box, max_pixels=max_pixels))
         except (OSError, ValueError) as problem:
             return Failure(path, str(problem))
 
@@ -166,9 +168,21 @@ def find_images(queries: Sequence[str]) -> tuple[list[Path], list[Failure]]:
     return list(found), failures
 
 
-def _example(detector: Detector, marked: MarkedImage, cropped: bool) -> tuple[Example, list[str]]:
+def _prior(detector: Detector) -> Callable[[FittedImage], FittedImage]:
+    """What adds saliency to a picture, where the detector wants one."""
+    if detector.name.startswith("match:"):
+        return lambda image: image
+    from salvit.priors import provider_of, with_saliency
+
+    provider = provider_of(detector)
+    return lambda image: with_saliency(image, provider)
+
+
+def _example(
+    detector: Detector, marked: MarkedImage, cropped: bool, prior: Callable[[FittedImage], FittedImage]
+) -> tuple[Example, list[str]]:
     box = (marked.box or _hull(marked)) if cropped else None
-    image = read_and_fit(marked.path, detector.input_size, box)
+    image = prior(read_and_fit(marked.path, detector.input_size, box))
     assert image.image_hw is not None
     marked, problems = drop_outside(marked, image.image_hw)
     return Example(image, marked.names, image.fit.to_input(marked.points), marked.marked), problems

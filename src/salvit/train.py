@@ -37,6 +37,7 @@ from salvit.model.encoder import EncoderInput
 from salvit.model.locator import decode
 from salvit.model.losses import multi_scale_loss
 from salvit.model.morphology import exponent_regulariser
+from salvit.priors import saliency_of_records
 from salvit.recipes import Recipe, TrainSettings
 
 if TYPE_CHECKING:
@@ -71,7 +72,6 @@ def train(
     fabric: Fabric,
     *,
     resume: bool = False,
-    saliency_of: SaliencyOf | None = None,
     backbone_weights: str | Path | None = "pretrained",
     track: Track,
     report: Report,
@@ -92,7 +92,7 @@ def train(
     if resume and (folder / "last.safetensors").exists():
         _restore(folder / "last.safetensors", recipe, model, optimizer, progress)
     with fabric.rank_zero_first():  # the others then read what it cached
-        sources = _Sources(recipe, problem, model, saliency_of, track)
+        sources = _Sources(recipe, problem, model, saliency_of_records(model), track)
     wrapped, wrapped_optimizer = fabric.setup(_Learner(model, settings), optimizer)
     run = _Run(recipe, folder, fabric, model, wrapped, wrapped_optimizer, progress, report)
     run.loop(sources)

@@ -28,7 +28,9 @@ def evaluate(
     from salvit.data.splits import open_problem
     from salvit.detections import check_output
     from salvit.evaluate import encode_list, predict_list
+    from salvit.model.detector import SalViT
     from salvit.predict import load
+    from salvit.priors import saliency_of_records
     from salvit.results import hardware
 
     for path in (out, *([result] if result else [])):
@@ -48,7 +50,7 @@ def evaluate(
             "transductive": False,
             "crop": listed.values["crop"],
             "bn": "running",
-            "saliency": "none",
+            "saliency": detector.settings.saliency if isinstance(detector, SalViT) else "none",
             "queries": listed.values["queries"],
             "input_size": detector.input_size,
             "notes": list(problem.notes),
@@ -56,7 +58,7 @@ def evaluate(
         "command": _command(data, unseen, model, shots, listed.values),
         "hardware": hardware(),
     }
-    encoded = encode_list(detector, listed, track=track)
+    encoded = encode_list(detector, listed, saliency_of=saliency_of_records(detector), track=track)
     predict_list(detector, listed, encoded, about, out, track=track)
     typer.echo(f"predictions: {out}")
     if result is not None:

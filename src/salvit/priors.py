@@ -1,0 +1,62 @@
+"""Brings saliency to the pictures of a model that wants one: for files, for records, for fitted pictures.
+
+The map is made on the whole picture, spread by the distance transform and blurred (``salvit.saliency.preprocess``), and
+goes wherever the picture goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from salvit.data.images import read_image
+from salvit.model.detector import SalViT
+from salvit.saliency import Map, Provider, build_provider
+from salvit.saliency.cache import CachedProvider
+from salvit.saliency.preprocess import preprocess_map
+from salvit.types import Detector, FittedImage, Record
+
+FROM_ELSEWHERE = ("files", "onnx")
+"""Providers that need files of the user's, so they cannot be built from a model's settings alone."""
+
+
+def provider_of(detector: Detector) -> Provider | None:
+    """The provider that a detector's settings name; None where it needs none from outside."""
+    if not isinstance(detector, SalViT) or not detector.encoder.uses_saliency:
+        return None
+    name = detector.settings.saliency
+    if name in ("none", "attentiveness"):
+        return None
+    if name in FROM_ELSEWHERE:
+        raise ValueError(
+            f"{detector.name} was made for saliency from {name!r}, which is not at hand here; choose another with "
+            "--set model.saliency=learned when you train it"
+        )
+    return build_provider(name)
+
+
+def saliency_of_records(detector: Detector) -> Callable[[Record], Map] | None:
+    """A function that gives the map (H, W) of a record's picture, kept on disk; None where none is needed."""
+    provider = provider_of(detector)
+    if provider is None:
+        return None
+    kept = CachedProvider(provider)
+
+    def saliency_of(record: Record) -> Map:
+        return preprocess_map(kept(np.asarray(read_image(record.path)), record.path))
+
+    return saliency_of
+
+
+def with_saliency(image: FittedImage, provider: Provider | None) -> FittedImage:
+    """The same fitted picture with a map of its part that is not padding."""
+    if provider is None:
+        return image
+    (x, y), (height, width) = image.fit.pad_xy, image.fit.inner_hw
+    plane: npt.NDArray[np.float32] = np.zeros(image.pixels.shape[:2], dtype=np.float32)
+    inner = np.ascontiguousarray(image.pixels[y : y + height, x : x + width])
+    plane[y : y + height, x : x + width] = preprocess_map(provider(inner))
+    return replace(image, saliency=plane)
