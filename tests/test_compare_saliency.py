@@ -1,16 +1,19 @@
 import numpy as np
 import pytest
 
+from salvit.backbones import build_backbone
 from salvit.compare_saliency import (
     Labelled,
     RecallCurve,
     compare_providers,
+    count_parameters,
     drawn_creatures,
     inside_boxes,
     labelled_pictures,
     score_iou,
 )
 from salvit.data.animal_pose import read_animal_pose
+from salvit.saliency.learned import LearnedSaliency, SaliencyDecoder
 from salvit.saliency.provider import NoSaliency
 from salvit.saliency.spectral_residual import SpectralResidual
 
@@ -80,6 +83,12 @@ def test_providers_are_compared_to_masks_and_to_a_reference():
     assert perfect.as_dict()["iou_to_mask"] == 100
     assert perfect.as_dict()["iou_to_reference"] is None
     assert blind.as_dict()["iou_to_reference"] == pytest.approx(100 * 4 / 30, abs=0.01)
+
+
+def test_only_networks_of_their_own_count_as_added_parameters():
+    learned = LearnedSaliency(build_backbone("lite0", weights=None), SaliencyDecoder(width=64))
+    assert count_parameters(learned) == 94_480
+    assert count_parameters(NoSaliency()) == 0
 
 
 def test_an_unknown_reference_is_refused():

@@ -22,6 +22,8 @@ from salvit.data.images import read_image
 from salvit.data.records import DataSet
 from salvit.data.splits import Role, file_of, make_problem
 from salvit.geometry import Window
+from salvit.saliency.learned import LearnedSaliency
+from salvit.saliency.onnx_network import OnnxSaliency
 from salvit.saliency.provider import Map, Picture, Provider
 
 LEVELS = 256
@@ -99,6 +101,8 @@ class ProviderFigures:
     """What was measured of one provider."""
 
     name: str
+    added_parameters: int = 0
+    """Parameters that it brings beside the backbone that it sits on."""
     curve: RecallCurve = field(default_factory=RecallCurve)
     ious: list[float] = field(default_factory=list)
     """To the reference's maps, both at 0.5."""
@@ -113,8 +117,16 @@ class ProviderFigures:
             "keypoint_area": round(100 * self.curve.area(), 2),
             "iou_to_reference": round(100 * float(np.mean(self.ious)), 2) if self.ious else None,
             "iou_to_mask": round(100 * float(np.mean(self.mask_ious)), 2) if self.mask_ious else None,
+            "added_parameters": self.added_parameters,
             "ms_per_picture": round(1000 * float(np.median(self.seconds)), 2),
         }
+
+
+def count_parameters(provider: Provider) -> int:
+    """Parameters that a provider adds: a decoder, a whole network, or none."""
+    if isinstance(provider, LearnedSaliency):
+        return sum(parameter.numel() for parameter in provider.decoder.parameters())
+    return provider.num_parameters if isinstance(provider, OnnxSaliency) else 0
 
 
 def compare_providers(
@@ -129,7 +141,7 @@ def compare_providers(
     """
     if reference is not None and reference not in providers:
         raise ValueError(f"the reference {reference!r} is not among the providers {', '.join(providers)}")
-    figures = {name: ProviderFigures(name) for name in providers}
+    figures = {name: ProviderFigures(name, count_parameters(provider)) for name, provider in providers.items()}
     for labelled in pictures:
         pixels = labelled.read()
         maps: dict[str, Map] = {}

@@ -58,6 +58,10 @@ def test_sigmoid_and_stretch_bring_the_output_to_one(tmp_path):
     assert (stretched[0, 0], stretched[3, 3]) == (1.0, 0.0)
 
 
+def test_a_network_without_weights_has_no_parameters(network):
+    assert OnnxSaliency(network).num_parameters == 0
+
+
 def test_a_missing_sidecar_is_named_with_an_example(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"toy\.toml.*input_hw"):
         OnnxSaliency(write_network(tmp_path / "toy.onnx"))

@@ -161,10 +161,13 @@ def _write_json(path: Path, content: dict[str, Any]) -> None:
     import shlex
     import sys
 
+    import torch
+
     from salvit import __version__
 
     command = shlex.join(["salvit", *(Path(part).name if "/" in part else part for part in sys.argv[1:])])
-    where = {"command": command, "version": __version__, "hardware": f"{platform.machine()} CPU, one thread"}
+    hardware = f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
+    where = {"command": command, "version": __version__, "hardware": hardware}
     path.write_text(json.dumps({**content, **where}, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 

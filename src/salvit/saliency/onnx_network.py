@@ -6,6 +6,7 @@ It is the way in for MNL, SCRN, WScribble or U²-Net: export the network, write 
 from __future__ import annotations
 
 import hashlib
+import math
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,6 +66,14 @@ class OnnxSaliency:
     def settings(self) -> str:
         """The network's hash and its sidecar."""
         return f"network={self._hash} {self.network_settings}"
+
+    @property
+    def num_parameters(self) -> int:
+        """Values of the network's float tensors."""
+        import onnx
+
+        initialisers = onnx.load(str(self.path)).graph.initializer
+        return sum(math.prod(tensor.dims) for tensor in initialisers if tensor.data_type == onnx.TensorProto.FLOAT)
 
     def __call__(self, picture: Picture, source: Path | None = None) -> Map:
         """The map of one picture."""
