@@ -10,7 +10,7 @@ from salvit.data.creatures import write_creatures
 from salvit.data.episodes import EpisodeSettings
 from salvit.data.frozen import FrozenList, freeze, read_frozen, write_frozen
 from salvit.data.splits import open_problem
-from salvit.evaluate import encode_list, predict_list, read_predictions
+from salvit.evaluate import encode_list, predict_fine_tuned, predict_list, read_predictions
 from salvit.results import make_result, write_result
 from salvit.score import compare, episode_pck, score
 
@@ -129,3 +129,61 @@ def test_a_prediction_file_says_how_it_was_made(predicted):
     assert json.loads(predicted.read_text().splitlines()[1]).keys() == {
         *("episode", "query", "points", "scores", "presence", "covariances")
     }
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    import torch
+
+    from salvit.model.build import build_model
+    from salvit.recipes import recipe_from_table
+
+    torch.manual_seed(0)
+    settings = {"preset": "salvit-lite0", "width": "narrow", "saliency": "none", "input_size": 96}
+    return build_model(recipe_from_table({"model": settings}).model, backbone_weights=None)
+
+
+def test_fine_tuning_changes_predictions_and_leaves_the_weights(listed, tiny, tmp_path):
+    before = tiny.weights_sha256
+    for steps in (0, 2):
+        predict_fine_tuned(tiny, listed, steps, ABOUT, tmp_path / f"{steps}.jsonl", track=track)
+    assert tiny.weights_sha256 == before
+    none, some = (read_predictions(tmp_path / f"{steps}.jsonl") for steps in (0, 2))
+    assert none.rows != some.rows and score(compare(some, listed))["episodes"] == {"novel": 3, "base": 3}
+
+
+def test_without_steps_it_is_the_usual_road(listed, tiny, tmp_path):
+    predict_fine_tuned(tiny, listed, 0, ABOUT, tmp_path / "a.jsonl", track=track)
+    predict_list(tiny, listed, encode_list(tiny, listed, track=track), ABOUT, tmp_path / "b.jsonl", track=track)
+    one, two = (read_predictions(tmp_path / name).rows for name in ("a.jsonl", "b.jsonl"))
+    for key, row in one.items():
+        assert np.allclose(row["scores"], two[key]["scores"], atol=5e-3)  # the usual road keeps features as float16
+
+
+def test_the_command_line_evaluates_scores_and_compares(listed, tmp_path, monkeypatch):
+    from typer.testing import CliRunner
+
+    from salvit.cli import app
+
+    root = next(iter(listed.records.values())).path.parent.parent
+    write_frozen(listed.values, tmp_path / "list.json")
+    common = [
+        "--data",
+        "creatures",
+        "--root",
+        str(root),
+        "--unseen",
+        listed.problem.unseen,
+        "--list",
+        str(tmp_path / "list.json"),
+    ]
+    out, result = tmp_path / "p.jsonl", tmp_path / "r.json"
+    done = CliRunner().invoke(app, ["evaluate", *common, "--out", str(out), "--result", str(result), "--device", "cpu"])
+    assert done.exit_code == 0, done.output
+    made = json.loads(result.read_text())
+    assert made["model"] == "match:lite0" and made["harmonic"] is not None and str(root) not in made["command"]
+    again = CliRunner().invoke(
+        app, ["score", str(out), *common, "--out", str(tmp_path / "s.json"), "--against", str(out)]
+    )
+    assert again.exit_code == 0 and "+0.00 PCK@0.1" in again.output
+    assert (tmp_path / "s.json").read_bytes() == result.read_bytes()

@@ -10,9 +10,9 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,10 @@ from salvit.data.frozen import FrozenList
 from salvit.data.occlude import Occlusion
 from salvit.data.views import load_view
 from salvit.geometry import Fit, fit_square
-from salvit.types import Detector, Encoded, Example, FittedImage, Record
+from salvit.types import Detector, Encoded, Example, FittedImage, Prediction, Record
+
+if TYPE_CHECKING:
+    from salvit.model.detector import SalViT
 
 SCHEMA = "salvit-predictions-1"
 SaliencyOf = Callable[[Record], npt.NDArray[np.float32]]
@@ -61,6 +64,10 @@ def encode_list(
     return EncodedList(joined, {key: row for row, key in enumerate(wanted)}, time.perf_counter() - start)
 
 
+PredictEpisode = Callable[[int], list[dict[str, Any]]]
+"""Episode number → a row for each of its queries."""
+
+
 def predict_list(
     detector: Detector, frozen: FrozenList, encoded: EncodedList, about: dict[str, Any], path: Path, *, track: Track
 ) -> None:
@@ -68,22 +75,60 @@ def predict_list(
 
     The supports' points and the crop windows are all that a detector is told: nothing of the queries' labels.
     """
+    timing = {"encode_ms_per_image": round(1000 * encoded.seconds / max(len(encoded.rows), 1), 3)}
+    write_predictions(
+        lambda index: _predict_episode(detector, frozen, index, encoded),
+        len(frozen),
+        {"list_hash": frozen.hash, "model": detector.name, **about},
+        path,
+        track=track,
+        timing=timing,
+    )
+
+
+def predict_fine_tuned(
+    model: SalViT,
+    frozen: FrozenList,
+    steps: int,
+    about: dict[str, Any],
+    path: Path,
+    *,
+    saliency_of: SaliencyOf | None = None,
+    track: Track,
+) -> None:
+    """The same after some steps on each episode's supports; the weights are restored after each episode."""
+    write_predictions(
+        lambda index: _predict_fine_tuned_episode(model, frozen, index, steps, saliency_of),
+        len(frozen),
+        {"list_hash": frozen.hash, "model": model.name, **about},
+        path,
+        track=track,
+        timing={},
+    )
+
+
+def write_predictions(
+    predict: PredictEpisode,
+    episodes: int,
+    about: dict[str, Any],
+    path: Path,
+    *,
+    track: Track,
+    timing: dict[str, float],
+) -> None:
+    """Write a prediction file, episode by episode."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.part")
     path.parent.mkdir(parents=True, exist_ok=True)
     seconds, queries = 0.0, 0
     with partial.open("w", encoding="utf-8") as file:
-        head = {"schema": SCHEMA, "list_hash": frozen.hash, "model": detector.name, **about}
-        file.write(json.dumps(head) + "\n")
-        for index in track(range(len(frozen)), len(frozen), "predicting"):
+        file.write(json.dumps({"schema": SCHEMA, **about}) + "\n")
+        for index in track(range(episodes), episodes, "predicting"):
             start = time.perf_counter()
-            rows = _predict_episode(detector, frozen, index, encoded)
+            rows = predict(index)
             seconds, queries = seconds + time.perf_counter() - start, queries + len(rows)
             file.writelines(json.dumps(row) + "\n" for row in rows)
-        tail = {
-            "ms_per_query": round(1000 * seconds / max(queries, 1), 3),
-            "encode_ms_per_image": round(1000 * encoded.seconds / max(len(encoded.rows), 1), 3),
-        }
-        file.write(json.dumps({"timing": tail}) + "\n")
+        timing = {"ms_per_query": round(1000 * seconds / max(queries, 1), 3), **timing}
+        file.write(json.dumps({"timing": timing}) + "\n")
     os.replace(partial, path)
 
 
@@ -123,7 +168,30 @@ def _predict_episode(detector: Detector, frozen: FrozenList, index: int, encoded
     examples = [_example(view, episode, detector.input_size) for view in episode.supports]
     pack = detector.learn(examples, _rows_of(encoded, [(view.record.id, "") for view in episode.supports]))
     keys = [(view.record.id, _occlusion_key(frozen, episode)) for view in episode.queries]
-    found = detector.locate(pack, _rows_of(encoded, keys))
+    return _rows(index, episode, detector.locate(pack, _rows_of(encoded, keys)))
+
+
+def _predict_fine_tuned_episode(
+    model: SalViT, frozen: FrozenList, index: int, steps: int, saliency_of: SaliencyOf | None
+) -> list[dict[str, Any]]:
+    import torch
+
+    from salvit.finetune import fine_tuned
+
+    episode = frozen.draw(index)
+    size = model.input_size
+    images = [_fitted(view, None, size, saliency_of) for view in episode.supports]
+    marks = [_example(view, episode, size) for view in episode.supports]
+    examples = [replace(mark, image=image) for mark, image in zip(marks, images, strict=True)]
+    points = torch.from_numpy(np.stack([mark.points_input for mark in marks])).to(model.device, torch.float32)
+    mask = torch.from_numpy(np.stack([mark.visible for mark in marks])).to(model.device)
+    occlusions = episode.occlusions or (None,) * len(episode.queries)
+    queries = [_fitted(*pair, size, saliency_of) for pair in zip(episode.queries, occlusions, strict=True)]
+    with fine_tuned(model, model.prepare(*model.tensors(images)), points, mask, steps):
+        return _rows(index, episode, model.detect(model.learn(examples), queries))
+
+
+def _rows(index: int, episode: Episode, found: Prediction) -> list[dict[str, Any]]:
     order = [found.names.index(name) for name in episode.names]
     return [
         {

@@ -16,6 +16,7 @@ def evaluate(
     model: str = typer.Option("match", help="Which detector."),
     out: Path = typer.Option(..., help="Write the predictions to this file (.jsonl)."),
     result: Path | None = typer.Option(None, help="Score them at once and write the result to this file."),
+    finetune: int = typer.Option(0, min=0, help="Steps on each episode's supports before it is predicted."),
     device: str = typer.Option("auto", help="auto, cpu, cuda or mps."),
     threads: int = typer.Option(0, min=0, help="Threads for the network; 0: as many as the machine has."),
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace files that exist."),
@@ -27,7 +28,7 @@ def evaluate(
     from salvit.data.frozen import read_frozen
     from salvit.data.splits import open_problem
     from salvit.detections import check_output
-    from salvit.evaluate import encode_list, predict_list
+    from salvit.evaluate import encode_list, predict_fine_tuned, predict_list
     from salvit.model.detector import SalViT
     from salvit.predict import load
     from salvit.priors import saliency_of_records
@@ -52,14 +53,21 @@ def evaluate(
             "bn": "running",
             "saliency": detector.settings.saliency if isinstance(detector, SalViT) else "none",
             "queries": listed.values["queries"],
+            "finetune_steps": finetune,
             "input_size": detector.input_size,
             "notes": list(problem.notes),
         },
         "command": _command(data, unseen, model, shots, listed.values),
         "hardware": hardware(),
     }
-    encoded = encode_list(detector, listed, saliency_of=saliency_of_records(detector), track=track)
-    predict_list(detector, listed, encoded, about, out, track=track)
+    saliency_of = saliency_of_records(detector)
+    if finetune:
+        if not isinstance(detector, SalViT):
+            raise ValueError(f"--finetune needs a trained network; {detector.name} has no weights of its own")
+        predict_fine_tuned(detector, listed, finetune, about, out, saliency_of=saliency_of, track=track)
+    else:
+        encoded = encode_list(detector, listed, saliency_of=saliency_of, track=track)
+        predict_list(detector, listed, encoded, about, out, track=track)
     typer.echo(f"predictions: {out}")
     if result is not None:
         _score(out, listed, result)
@@ -72,6 +80,7 @@ def score(
     unseen: str | None = typer.Option(None, help="The unseen species (or list of species)."),
     frozen: Path = typer.Option(..., "--list", help="The frozen list that the predictions were made on."),
     out: Path = typer.Option(..., help="Write the result to this file (.json)."),
+    against: Path | None = typer.Option(None, help="Another run's predictions on the same list: compare the two."),
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace a file that exists."),
 ) -> None:
     """Score a prediction file: ours or anybody's."""
@@ -82,6 +91,24 @@ def score(
     check_output(out, overwrite)
     listed = read_frozen(frozen, open_problem(data, root, unseen), purpose="report")
     _score(predictions, listed, out)
+    if against is not None:
+        _compare(predictions, against, listed)
+
+
+def _compare(one: Path, other: Path, listed: Any) -> None:
+    """Paired bootstrap of two runs on the same episodes."""
+    from salvit.evaluate import read_predictions
+    from salvit.metrics import paired_bootstrap
+    from salvit.score import compare, episode_pck
+
+    first, second = (compare(read_predictions(path), listed) for path in (one, other))
+    for kind in dict.fromkeys(first.kind.tolist()):
+        shares = [100 * episode_pck(run.where(run.kind == kind), 0.1) for run in (first, second)]
+        found = paired_bootstrap(*shares)
+        typer.echo(
+            f"{kind}: {found['difference']:+.2f} PCK@0.1 against {other.name} (95 % interval {found['low']:+.2f} to "
+            f"{found['high']:+.2f}; not above zero in {100 * found['p_not_above_zero']:.1f} % of draws)"
+        )
 
 
 def _score(predictions: Path, listed: Any, out: Path) -> None:

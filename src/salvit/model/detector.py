@@ -108,7 +108,7 @@ class SalViT(nn.Module):
     @torch.no_grad()
     def encode(self, images: Sequence[FittedImage]) -> Encoded:
         """Images, with their saliency where the model uses one, to features."""
-        batch = self.prepare(*self._tensors(images))
+        batch = self.prepare(*self.tensors(images))
         output: EncoderOutput = self.encoder(batch)
         low = None if batch.saliency is None else downscale(batch.saliency, self.encoder.grid_hw)
         return Encoded(output.features, tuple(image.fit for image in images), low)
@@ -167,7 +167,7 @@ class SalViT(nn.Module):
         scale. Those that the model does not have are left out.
         """
         self._check_pack(pack)
-        batch = self.prepare(*self._tensors([image]))
+        batch = self.prepare(*self.tensors([image]))
         output: EncoderOutput = self.encoder(batch)
         scales = self.search(self._prototypes(pack), output.features)
         maps = {
@@ -200,7 +200,7 @@ class SalViT(nn.Module):
         """Where the weights are."""
         return next(self.parameters()).device
 
-    def _tensors(self, images: Sequence[FittedImage]) -> tuple[Tensor, Tensor | None]:
+    def tensors(self, images: Sequence[FittedImage]) -> tuple[Tensor, Tensor | None]:
         """Pixels (B, 3, S, S) in [0, 1] and saliency (B, S, S), None where no image has one."""
         side = (self.input_size, self.input_size)
         for image in images:
