@@ -17,6 +17,9 @@ def one_torch_thread() -> None:
     """Two busy processes with two threads each on two cores run many times slower than one."""
     import torch
 
+    from salvit.memory import keep_freed_memory
+
+    keep_freed_memory()
     torch.set_num_threads(1)
 
 

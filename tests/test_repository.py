@@ -15,7 +15,7 @@ SOURCE = ROOT / "src" / "salvit"
 FILES = sorted(SOURCE.rglob("*.py"))
 
 LAYERS = (
-    ("types", "geometry", "config"),
+    ("types", "geometry", "config", "memory"),
     ("backbones",),
     ("saliency",),
     ("data", "model", "demo"),

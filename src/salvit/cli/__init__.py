@@ -10,6 +10,7 @@ import sys
 import typer
 
 from salvit.cli import bench, data, detect, evaluate, info, saliency, train, weights
+from salvit.memory import keep_freed_memory
 
 app = typer.Typer(
     name="salvit",
@@ -47,6 +48,7 @@ def common(
 
 def main() -> None:
     """Run a command; an error that a user can mend is one line on stderr and exit code 1, Ctrl-C is exit code 130."""
+    keep_freed_memory()
     try:
         app()
     except KeyboardInterrupt:
