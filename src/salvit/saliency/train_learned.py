@@ -28,7 +28,7 @@ class LearnedSettings:
     seed: int = 0
     width: int = 64
     """Channels of the decoder."""
-    epochs: tuple[int, ...] = (3, 2, 2, 2)
+    epochs: tuple[int, ...] = (2, 1, 1)
     """Passes over all views in each round."""
     batch: int = 16
     rate: float = 2e-3
