@@ -64,6 +64,14 @@ def test_freezing_twice_prints_the_same_hash(root, tmp_path):
     assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
 
 
+def test_a_list_may_be_cropped_by_saliency(root, tmp_path, monkeypatch):
+    monkeypatch.setenv("SALVIT_CACHE", str(tmp_path / "cache"))
+    words = ("freeze", "creatures", "--root", root, "--unseen", "zebra", "--episodes", 1, "--crop", "saliency")
+    done = run(*words, "--provider", "spectral_residual", "--out", tmp_path / "a.json")
+    assert done.exit_code == 0, done.output
+    assert json.loads((tmp_path / "a.json").read_text())["crop"] == "saliency"
+
+
 def test_freezing_without_the_unseen_species_says_which_there_are(root, tmp_path):
     done = run("freeze", "creatures", "--root", root, "--out", tmp_path / "a.json")
     assert isinstance(done.exception, ValueError) and "expected one of deer, fox, zebra" in str(done.exception)

@@ -25,8 +25,8 @@ from salvit.types import Encoded, Example, FittedImage, Pack, Prediction
 TEMPERATURE = 0.03
 """Choice: similarities are divided by this before a softmax turns them into the map that the covariance is taken from.
 
-Chosen with lite0 on the 14 dev species of CUB among 0.02, 0.03, 0.04, 0.05 and 0.06: the likelihood of the true points is
-highest, and ellipses of 2 σ hold 87.6 % of them (a Gaussian: 86.5 %). It does not move any point.
+Chosen with lite0 on the 14 dev species of CUB among 0.02, 0.03, 0.04, 0.05 and 0.06: the likelihood of the true points
+is highest, and ellipses of 2 σ hold 87.6 % of them (a Gaussian: 86.5 %). It does not move any point.
 """
 
 

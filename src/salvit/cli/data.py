@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from PIL import Image
+
+    from salvit.saliency import Map
+    from salvit.types import Record
 
 app = typer.Typer(help="Check, show, convert and freeze data sets.", no_args_is_help=True)
 
@@ -29,10 +34,11 @@ class Sheet(StrEnum):
 
 
 class CropName(StrEnum):
-    """Crops that need nothing but the annotation."""
+    """How the window of a record is chosen."""
 
     gt_random = "gt-random"
     gt_tight = "gt-tight"
+    saliency = "saliency"
     none = "none"
 
 
@@ -139,6 +145,7 @@ def freeze(
     shots: int = typer.Option(1, "--shots", min=1),
     queries: int = typer.Option(5, "--queries", min=1),
     crop: CropName = typer.Option(CropName.gt_random, "--crop", help="Drawn once for each record."),
+    provider: str = typer.Option("learned", "--provider", help="With --crop saliency: where the maps come from."),
     seed: int = typer.Option(0, "--seed", min=0),
     overwrite: bool = OVERWRITE,
 ) -> None:
@@ -153,10 +160,23 @@ def freeze(
     for note in problem.notes:
         typer.echo(f"differs: {note}", err=True)
     settings = EpisodeSettings(shots=shots, queries=queries, crop=crop.value)
-    values = draw(problem, settings, episodes=episodes, seed=seed, role=role.value)
+    saliency_of = _saliency_of(provider) if crop is CropName.saliency else None
+    values = draw(problem, settings, episodes=episodes, seed=seed, role=role.value, saliency_of=saliency_of)
     write_frozen(values, out, overwrite=overwrite)
     typer.echo(f"wrote {out}: {len(values['episodes'])} episodes, {len(values['records'])} records")
     typer.echo(f"hash {values['hash']}")
+
+
+def _saliency_of(provider: str) -> Callable[[Record], Map]:
+    """Maps of records' pictures, made where they are asked for and kept on disk."""
+    import numpy as np
+
+    from salvit.data.images import read_image
+    from salvit.saliency import build_provider
+    from salvit.saliency.cache import CachedProvider
+
+    kept = CachedProvider(build_provider(provider))
+    return lambda record: kept(np.asarray(read_image(record.path)), record.path)
 
 
 def _refuse_existing(out: Path, overwrite: bool) -> None:
