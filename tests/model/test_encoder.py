@@ -129,3 +129,18 @@ def test_without_position_the_order_of_tokens_does_not_matter():
 def test_channels_must_divide_among_blocks():
     with pytest.raises(ValueError, match="do not divide"):
         EncoderSettings(blocks=5)
+
+
+def test_a_block_is_attention_and_feed_forward_each_with_norm_and_skip():
+    encoder = build()
+    block, tokens = encoder.blocks[0], torch.randn(2, 9, 8, generator=torch.Generator().manual_seed(3))
+    saliency, embedding = torch.rand(2, 9, generator=torch.Generator().manual_seed(4)), torch.randn(2, 5)
+    norm = lambda layer, x: torch.nn.functional.layer_norm(x, (8,), layer.weight, layer.bias, 1e-6)  # noqa: E731
+    normed = norm(block.norm_attention, tokens)
+    shaped, exponent = block.morphology(saliency, embedding, normed)
+    middle = block.attention(normed, shaped) + tokens
+    expected = block.ffn[2](torch.nn.functional.gelu(block.ffn[0](norm(block.norm_ffn, middle)))) + middle
+    out, mask, theta = block(tokens, saliency, embedding)
+    torch.testing.assert_close(out, expected)
+    assert torch.equal(mask, shaped)
+    assert torch.equal(theta, exponent)

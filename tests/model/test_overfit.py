@@ -38,8 +38,8 @@ def test_one_creature_episode_is_learnt_by_heart(name, tiny_settings, creature_e
     episode = creature_episode(model.input_size)
     before = measure(model, episode)
     with torch.no_grad():
-        support = model.prepare(*model._tensors([episode.support.image]))
-        query = model.prepare(*model._tensors(episode.queries))
+        support = model.prepare(*model.tensors([episode.support.image]))
+        query = model.prepare(*model.tensors(episode.queries))
     points = torch.from_numpy(episode.support.points_input).float()[None]
     mask = torch.from_numpy(episode.support.visible)[None]
     trained = [parameter for name_, parameter in model.named_parameters() if not name_.startswith("backbone")]

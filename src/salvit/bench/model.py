@@ -64,7 +64,7 @@ def _time_network(model: SalViT, batch: int, rounds: int, cnn_only: SalViT | Non
 
 def _detect(model: SalViT, images: torch.Tensor, saliency: torch.Tensor | None) -> object:
     features = model.encoder(model.prepare(images, saliency)).features
-    prototypes = features[0].flatten(1).T[:KEYPOINTS]
+    prototypes = features[0].flatten(1).T[:KEYPOINTS].contiguous()
     return decode(model.search(prototypes, features), model.input_size)
 
 

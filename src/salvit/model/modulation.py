@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -23,15 +24,13 @@ def modulate(features: Tensor, prototypes: Tensor) -> Tensor:
 def modulate_and_project(features: Tensor, prototypes: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """:func:`modulate` and a 1×1 convolution at once: W (c_n ⊙ F) = (W Diag(c_n)) F.
 
-    So all queries and keypoints are one matrix product, and N·D·H·W numbers a query are never stored.
+    So all queries and keypoints are one batched matrix product, and N·D·H·W numbers a query are never stored.
     Shapes: features (Q, D, H, W), prototypes (N, D), weight (m, D), bias (m,) -> (Q, N, m, H, W).
     """
-    num_queries, channels, height, width = features.shape
     weights = (weight[None] * prototypes[:, None, :]).flatten(0, 1)  # (N·m, D)
-    flat = features.permute(1, 0, 2, 3).reshape(channels, -1)  # (D, Q·H·W)
-    projected = (weights @ flat).view(len(prototypes), -1, num_queries, height * width)  # (N, m, Q, H·W)
-    maps: Tensor = projected.permute(2, 0, 1, 3).unflatten(3, (height, width)) + bias[:, None, None]
-    return maps
+    projected = torch.matmul(weights, features.flatten(2))  # (Q, N·m, H·W)
+    maps: Tensor = projected.unflatten(1, (len(prototypes), -1)).unflatten(3, features.shape[2:])  # (Q, N, m, H, W)
+    return maps.add_(bias[:, None, None])
 
 
 class DescriptorNet(nn.Module):
@@ -60,7 +59,7 @@ class DescriptorNet(nn.Module):
         assert self.project.bias is not None
         weight = self.project.weight.flatten(1)
         maps = modulate_and_project(features, prototypes, weight, self.project.bias)  # (Q, N, m, H, W)
-        hidden = F.relu(maps).flatten(0, 1)  # (Q·N, m, H, W)
+        hidden = F.relu_(maps).flatten(0, 1)  # (Q·N, m, H, W)
         for layer in self.reduce:
-            hidden = F.relu(layer(hidden))
+            hidden = F.relu_(layer(hidden))
         return hidden.reshape(len(features), len(prototypes), -1)

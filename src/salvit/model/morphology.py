@@ -55,13 +55,13 @@ class SaliencyEmbedding(nn.Module):
         super().__init__()
         self.layers = nn.Sequential(
             nn.Conv2d(4, width, kernel_size=patch, stride=patch),
-            nn.ReLU(),
+            nn.ReLU(inplace=True),
             nn.Conv2d(width, width, kernel_size=3, padding=1),
-            nn.ReLU(),
+            nn.ReLU(inplace=True),
             nn.Conv2d(width, width, kernel_size=3, padding=1),
-            nn.ReLU(),
+            nn.ReLU(inplace=True),
             nn.Conv2d(width, width, kernel_size=3, padding=1),
-            nn.ReLU(),
+            nn.ReLU(inplace=True),
             nn.Conv2d(width, channels, kernel_size=1),
         )
         for layer in self.layers:
@@ -77,9 +77,23 @@ class SaliencyEmbedding(nn.Module):
         Only the mean over patches is ever used (paper Eq. 7), and a mean passes through a 1×1 convolution: the last
         layer is applied after it.
         """
-        stacked = torch.cat([saliency[:, None], (images - self.mean) / self.std], dim=1)  # (B, 4, S, S)
-        pooled = self.layers[:-1](stacked).mean((-2, -1), keepdim=True)  # (B, width, 1, 1)
+        pooled = self.layers[1:-1](self._embed_patches(images, saliency)).mean(
+            (-2, -1), keepdim=True
+        )  # (B, width, 1, 1)
         return self.layers[-1](pooled).flatten(1)  # type: ignore[no-any-return]
+
+    def _embed_patches(self, images: Tensor, saliency: Tensor) -> Tensor:
+        """The first layer on saliency and normalised RGB: (B, width, H, W).
+
+        Colours are normalised in the weights instead of the pixels, and the four channels are never stacked: both would
+        copy the whole batch.
+        """
+        first = self.layers[0]
+        assert isinstance(first, nn.Conv2d) and first.bias is not None
+        of_saliency, of_colours = first.weight[:, :1], first.weight[:, 1:] / self.std
+        bias = first.bias - (of_colours * self.mean).sum((1, 2, 3))
+        embedded = F.conv2d(images, of_colours, bias, stride=first.stride)
+        return embedded + F.conv2d(saliency[:, None], of_saliency, stride=first.stride)
 
 
 class ParameterGenerator(nn.Module):
