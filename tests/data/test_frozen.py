@@ -142,6 +142,7 @@ def test_species_with_keypoints_of_their_own_have_a_set_each(cow_problem):
         split=split,
         records={**cow_problem.records, "report": records},
         report_species=frozenset({"skirt"}),
+        own_keypoints={"skirt": names},
     )
     values = freeze(problem, SETTINGS, episodes=2, seed=0)
     assert values["keypoint_sets"] == {"novel:skirt": list(names)} and len(values["episodes"]) == 2

@@ -5,7 +5,15 @@ import pytest
 
 from salvit.data.animal_pose import read_animal_pose
 from salvit.data.deepfashion2 import CATEGORIES, landmark_names
-from salvit.data.splits import check_allowed, check_counts, is_dev_image, make_problem, open_problem, read_split
+from salvit.data.splits import (
+    check_allowed,
+    check_counts,
+    is_dev_image,
+    make_problem,
+    open_problem,
+    pairs_from_names,
+    read_split,
+)
 
 ANIMALS = ("dog", "cat", "sheep", "horse", "cow")
 
@@ -180,9 +188,26 @@ def test_a_garment_has_its_own_keypoints_base_if_seen_and_novel_if_not(tmp_path,
     assert problem.keypoints("novel", "short_sleeve_top") == ()
 
 
-def test_a_set_without_a_split_cannot_be_a_problem(write_coco, coco_values):
-    with pytest.raises(ValueError, match="'coco' has no split"):
-        open_problem("coco", write_coco(coco_values))
+def test_any_coco_file_is_a_problem_in_which_everything_is_seen(tmp_path):
+    from salvit.data.creatures import write_creatures
+
+    write_creatures(tmp_path / "mine", ("fox", "deer"), 12, 0, size_hw=(60, 80))
+    problem = open_problem("coco", tmp_path / "mine")
+    assert not problem.records["report"] and len(problem.records["train"]) + len(problem.records["dev"]) == 24
+    assert problem.keypoints("base", "fox") == problem.records["train"][0].names and not problem.keypoints(
+        "novel", "fox"
+    )
+    assert ("left_eye", "right_eye") in problem.split.pairs and len(problem.split.pairs) == 8
+    held_out = open_problem("coco", tmp_path / "mine", "deer")
+    assert {record.species for record in held_out.records["report"]} == {"deer"}
+    assert held_out.keypoints("novel", "deer") and not held_out.keypoints("base", "deer")
+    with pytest.raises(ValueError, match="expected one of deer, fox"):
+        open_problem("coco", tmp_path / "mine", "cat")
+
+
+def test_left_and_right_are_told_by_names():
+    names = ("L-paw", "R-paw", "eye_l", "eye_r", "LeftEar", "RightEar", "tail", "collar", "corner", "left_horn")
+    assert pairs_from_names(names) == (("L-paw", "R-paw"), ("eye_l", "eye_r"), ("LeftEar", "RightEar"))
 
 
 def test_the_real_cub_is_86_14_and_50_species(real_cub):

@@ -7,10 +7,11 @@ The lists are shipped as ``split_files/*.toml``. A :class:`Problem` divides the 
 from __future__ import annotations
 
 import hashlib
+import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -18,7 +19,6 @@ from typing import Literal
 
 from salvit.config import from_mapping
 from salvit.data.datasets import read_dataset
-from salvit.data.deepfashion2 import CATEGORIES, landmark_names
 from salvit.data.records import DataSet
 from salvit.types import Record
 
@@ -101,6 +101,8 @@ class Problem:
     """Species that are refused to training, tuning and calibration."""
     notes: tuple[str, ...] = ()
     """What differs from the full data set, in words."""
+    own_keypoints: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Species → its keypoints, where the split says that each species has its own."""
 
     @property
     def label(self) -> str:
@@ -111,7 +113,7 @@ class Problem:
         """The base or novel keypoints of a species; none where a species has none of that kind."""
         if self.split.keypoints_by_species:
             is_kind = (species in self.report_species) == (kind == "novel")
-            return _own_keypoints(species) if is_kind else ()
+            return self.own_keypoints.get(species, ()) if is_kind else ()
         return self.split.base if kind == "base" else self.split.novel
 
 
@@ -138,7 +140,7 @@ def open_problem(name: str, root: Path, unseen: str | None = None, *, dev_specie
 
 def make_problem(dataset: DataSet, unseen: str | None = None, *, dev_species: Sequence[str] = ()) -> Problem:
     """Divide a data set that has been read; see :func:`open_problem`."""
-    split = read_split(dataset.name)
+    split = split_of(dataset, unseen)
     train, dev, report, unseen = _divide_species(split, dataset, unseen, tuple(dev_species))
     hidden = frozenset(record.species for record in dataset.records) - train - dev | report
     tainted = {file_of(record) for record in dataset.records if record.species in hidden}
@@ -158,9 +160,50 @@ def make_problem(dataset: DataSet, unseen: str | None = None, *, dev_species: Se
     by_role: dict[Role, tuple[Record, ...]] = {
         role: tuple(record for record in dataset.records if roles.get(record.id) == role) for role in ROLES
     }
-    if not by_role["report"]:
+    if report and not by_role["report"]:
         raise ValueError(f"{dataset.root}: no record of the unseen species ({unseen}) is there")
-    return Problem(dataset.name, unseen, split, by_role, roles, hidden, check_counts(dataset))
+    own = {record.species: record.names for record in dataset.records} if split.keypoints_by_species else {}
+    return Problem(dataset.name, unseen, split, by_role, roles, hidden, check_counts(dataset, split), own)
+
+
+def split_of(dataset: DataSet, unseen: str | None = None) -> Split:
+    """The shipped split of a data set; any other COCO file gets one in which every category is seen.
+
+    There each category has its own keypoints, mirrored ones are told by their names, dev is a tenth of the images, and
+    a category may be named as unseen, but none need be.
+    """
+    if dataset.name != "coco":
+        return read_split(dataset.name)
+    names = dict.fromkeys(name for record in dataset.records for name in record.names)
+    return Split(
+        rule="lists" if unseen is None else "leave-one-out",
+        species=SpeciesLists(train=tuple(sorted({record.species for record in dataset.records}))),
+        base=(),
+        novel=(),
+        pairs=pairs_from_names(tuple(names)),
+        paths=(),
+        skeleton=(),
+        least_shared=LeastShared(base=1, novel=1),
+        species_draw="images",
+        keypoints_by_species=True,
+    )
+
+
+def pairs_from_names(names: tuple[str, ...]) -> Pairs:
+    """Left/right pairs that names tell: ``left_eye`` and ``right_eye``, ``L-paw`` and ``R-paw``, ``eye_l``, ``eye_r``.
+
+    Left comes first in each.
+    """
+    known = {name.lower(): name for name in names}
+    pairs = []
+    for name in names:
+        for left, right in (("left", "right"), ("l", "r")):
+            pattern = rf"(?:^|(?<=[\W_])){left}(?=$|[\W_])" if left == "l" else left
+            other = known.get(re.sub(pattern, right, name.lower(), count=1))
+            if other is not None and other != name:
+                pairs.append((name, other))
+                break
+    return tuple(pairs)
 
 
 def check_allowed(problem: Problem, purpose: Purpose, records: Iterable[Record]) -> None:
@@ -185,9 +228,9 @@ def check_allowed(problem: Problem, purpose: Purpose, records: Iterable[Record])
             )
 
 
-def check_counts(dataset: DataSet) -> tuple[str, ...]:
+def check_counts(dataset: DataSet, split: Split | None = None) -> tuple[str, ...]:
     """Compare a data set with what the full one holds; each difference is a sentence."""
-    split = read_split(dataset.name)
+    split = split or read_split(dataset.name)
     notes = []
     for what, expected, found in (
         ("images", split.images, dataset.num_images),
@@ -229,13 +272,17 @@ def _divide_species(
 ) -> tuple[frozenset[str], frozenset[str], frozenset[str], str]:
     """Species of train, dev and report, and the name of what is unseen."""
     if split.rule == "leave-one-out":
-        every = split.species.all or tuple(sorted({record.species for record in dataset.records}))
+        every = (
+            split.species.all or split.species.train or tuple(sorted({record.species for record in dataset.records}))
+        )
         if unseen not in every:
             raise ValueError(f"{dataset.name}: the unseen species is {unseen!r}; expected one of {', '.join(every)}")
         report, seen = frozenset({unseen}), tuple(name for name in every if name != unseen)
         dev: frozenset[str] = frozenset()
     else:
         unseen = split.unseen if unseen is None else unseen
+        if not unseen and not split.unseen:
+            return frozenset(split.species.train) - frozenset(dev_species), frozenset(dev_species), frozenset(), ""
         if unseen not in ("val", "test") or not getattr(split.species, unseen) or unseen == split.dev:
             raise ValueError(f"{dataset.name}: {unseen!r} is no list to report on; expected {split.unseen!r}")
         report, seen = frozenset(getattr(split.species, unseen)), split.species.train
@@ -245,8 +292,3 @@ def _divide_species(
         raise ValueError(f"{dataset.name}: {unknown[0]!r} is not a seen species; expected some of {', '.join(seen)}")
     dev = frozenset(dev_species) or dev
     return frozenset(seen) - dev, dev, report, unseen
-
-
-def _own_keypoints(species: str) -> tuple[str, ...]:
-    ids = {name: category_id for category_id, (name, _) in CATEGORIES.items()}
-    return landmark_names(ids[species])
