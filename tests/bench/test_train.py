@@ -1,8 +1,11 @@
 import os
 
+import pytest
+
 from salvit.bench import train
 
 
+@pytest.mark.slow
 def test_it_measures_cached_against_uncached_training_and_leaves_the_cache_alone(monkeypatch, tmp_path):
     monkeypatch.setenv("SALVIT_CACHE", str(tmp_path))
     monkeypatch.setattr(train, "_ROUNDS", 1)
