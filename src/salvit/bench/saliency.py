@@ -45,12 +45,12 @@ def run() -> dict[str, float]:
 
 
 def _medians(calls: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """Median seconds of each call, taken in turns so that a busy machine slows all alike."""
+    """Median processor seconds of each call on one thread, taken in turns: other programs do not count."""
     times: dict[str, list[float]] = {name: [] for name in calls}
     for index in range(repeats + 2):
         for name, call in calls.items():
-            start = time.perf_counter()
+            start = time.process_time()
             call()
             if index >= 2:  # the first two warm up
-                times[name].append(time.perf_counter() - start)
+                times[name].append(time.process_time() - start)
     return {name: statistics.median(taken) for name, taken in times.items()}
