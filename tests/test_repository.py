@@ -20,7 +20,7 @@ LAYERS = (
     ("saliency",),
     ("data", "model", "demo"),
     ("packs", "predict", "evaluate", "score", "metrics", "results", "detections", "draw", "baselines", "train",
-     "checkpoint", "features", "episode_tensors", "recipes", "finetune", "priors", "compare_saliency",
+     "checkpoint", "features", "episode_tensors", "recipes", "finetune", "priors", "tables", "compare_saliency",
      "teach_saliency"),
     ("bench",),
     ("cli", "web"),

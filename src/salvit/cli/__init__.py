@@ -9,7 +9,7 @@ import sys
 
 import typer
 
-from salvit.cli import bench, data, detect, evaluate, info, saliency, train, weights
+from salvit.cli import bench, data, detect, evaluate, info, saliency, tables, train, weights
 from salvit.memory import keep_freed_memory
 
 app = typer.Typer(
@@ -25,6 +25,7 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("score")(evaluate.score)
 app.command("info")(info.info)
 app.command("train")(train.train)
+app.command("tables")(tables.tables)
 app.add_typer(saliency.app, name="saliency")
 app.add_typer(data.app, name="data")
 app.add_typer(weights.app, name="weights")
