@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from salvit.data.frozen import FrozenList
+    from salvit.types import Detector
 
 
 def evaluate(
@@ -32,7 +36,6 @@ def evaluate(
     from salvit.model.detector import SalViT
     from salvit.predict import load
     from salvit.priors import saliency_of_records
-    from salvit.results import hardware
 
     for path in (out, *([result] if result else [])):
         check_output(path, overwrite)
@@ -41,25 +44,7 @@ def evaluate(
     problem = open_problem(data, root, unseen)
     listed = read_frozen(frozen, problem, purpose="report")
     detector = load(model, device=device)
-    shots = listed.values["shots"]
-    about: dict[str, Any] = {
-        "data": data,
-        "problem": problem.label,
-        "shots": shots,
-        "seed": listed.values["seed"],
-        "protocol": {
-            "transductive": False,
-            "crop": listed.values["crop"],
-            "bn": "running",
-            "saliency": detector.settings.saliency if isinstance(detector, SalViT) else "none",
-            "queries": listed.values["queries"],
-            "finetune_steps": finetune,
-            "input_size": detector.input_size,
-            "notes": list(problem.notes),
-        },
-        "command": _command(data, unseen, model, shots, listed.values),
-        "hardware": hardware(),
-    }
+    about = _about(detector, listed, finetune)
     saliency_of = saliency_of_records(detector)
     if finetune:
         if not isinstance(detector, SalViT):
@@ -71,6 +56,33 @@ def evaluate(
     typer.echo(f"predictions: {out}")
     if result is not None:
         _score(out, listed, result)
+
+
+def _about(detector: Detector, listed: FrozenList, finetune: int) -> dict[str, Any]:
+    """What a prediction file says of how it was made."""
+    from salvit.model.detector import SalViT
+    from salvit.results import hardware
+
+    values, problem = listed.values, listed.problem
+    protocol = {
+        "transductive": False,
+        "crop": values["crop"],
+        "bn": detector.settings.backbone.bn if isinstance(detector, SalViT) else "running",
+        "saliency": detector.settings.saliency if isinstance(detector, SalViT) else "none",
+        "queries": values["queries"],
+        "finetune_steps": finetune,
+        "input_size": detector.input_size,
+        "notes": list(problem.notes),
+    }
+    return {
+        "data": problem.name,
+        "problem": problem.label,
+        "shots": values["shots"],
+        "seed": values["seed"],
+        "protocol": protocol,
+        "command": _command(values, detector.name, finetune),
+        "hardware": hardware(),
+    }
 
 
 def score(
@@ -95,7 +107,7 @@ def score(
         _compare(predictions, against, listed)
 
 
-def _compare(one: Path, other: Path, listed: Any) -> None:
+def _compare(one: Path, other: Path, listed: FrozenList) -> None:
     """Paired bootstrap of two runs on the same episodes."""
     from salvit.evaluate import read_predictions
     from salvit.metrics import paired_bootstrap
@@ -111,7 +123,7 @@ def _compare(one: Path, other: Path, listed: Any) -> None:
         )
 
 
-def _score(predictions: Path, listed: Any, out: Path) -> None:
+def _score(predictions: Path, listed: FrozenList, out: Path) -> None:
     from salvit.evaluate import read_predictions
     from salvit.results import make_result, write_result
     from salvit.score import compare
@@ -154,12 +166,16 @@ def _print(result: dict[str, Any], figures: dict[str, Any]) -> None:
     console.print(f"protocol: {result['protocol']}")
 
 
-def _command(data: str, unseen: str | None, model: str, shots: int, values: dict[str, Any]) -> str:
+def _command(values: dict[str, Any], model: str, finetune: int) -> str:
     """The two commands that make the same figures again, without anybody's own paths."""
     episodes = len(values["episodes"]) // max(1, len({row["kind"] for row in values["episodes"]}))
-    which = f"{data} --root $SALVIT_DATA/{data}" + (f" --unseen {unseen}" if unseen else "")
+    root, unseen = f"--root $SALVIT_DATA/{values['data']}", f"--unseen {values['unseen']}"
     freeze = (
-        f"salvit data freeze {which} --shots {shots} --queries {values['queries']} --crop {values['crop']} "
-        f"--episodes {episodes} --seed {values['seed']} --out list.json"
+        f"salvit data freeze {values['data']} {root} {unseen} --shots {values['shots']} --queries {values['queries']} "
+        f"--crop {values['crop']} --episodes {episodes} --seed {values['seed']} --out list.json"
     )
-    return f"{freeze} && salvit evaluate --data {which} --list list.json --model {model} --out predictions.jsonl"
+    steps = f" --finetune {finetune}" if finetune else ""
+    return (
+        f"{freeze} && salvit evaluate --data {values['data']} {root} {unseen} --list list.json --model {model}{steps} "
+        "--out predictions.jsonl --result result.json"
+    )
