@@ -20,6 +20,8 @@ import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
 Window = tuple[float, float, float, float]
+MEAN_COLOUR = (124, 116, 104)
+"""The mean of ImageNet, which the padding of a fitted picture is filled with."""
 Points = TypeVar("Points")
 """A NumPy array or a torch tensor: plain arithmetic only."""
 

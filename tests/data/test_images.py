@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from salvit.data.images import MEAN_COLOUR, fit_image, image_hw, read_and_fit, read_image
+from salvit.data.images import fit_image, image_hw, read_and_fit, read_image
+from salvit.geometry import MEAN_COLOUR
 
 
 def gradient(height, width):

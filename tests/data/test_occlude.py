@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from salvit.data.images import MEAN_COLOUR
 from salvit.data.occlude import OCCLUDERS, Blocks, Occlusion, hide_boxes, hide_patches, sample_blocks, sample_patch_mask
+from salvit.geometry import MEAN_COLOUR
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (60, 80, 3), dtype=np.uint8)
 BOX = np.array([[10.0, 20.0, 30.0, 40.0]])

@@ -7,10 +7,9 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from salvit.data.augment import AugmentSettings, Change, View, draw_view
-from salvit.data.images import MEAN_COLOUR
 from salvit.data.occlude import Occlusion
 from salvit.data.views import load_view, select_keypoints
-from salvit.geometry import whole_window
+from salvit.geometry import MEAN_COLOUR, whole_window
 from salvit.types import Record
 
 NAMES = ("left_eye", "right_eye", "nose")

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from salvit.geometry import fit_square
+from salvit.backbones import Tokens
+from salvit.geometry import MEAN_COLOUR, fit_square
 from salvit.model.build import build_model
 from salvit.model.detector import SalViT, attentive_saliency
 from salvit.model.locator import decode
 from salvit.model.losses import multi_scale_loss
+from salvit.saliency.attentiveness import attentiveness_map
 from salvit.types import Detector, Example, FittedImage
 
 
@@ -188,11 +190,16 @@ def test_attentiveness_comes_from_the_same_pass(tiny_settings):
     assert encoded.saliency.std() > 0
 
 
-def test_attentive_saliency_is_stretched_to_the_unit_range():
-    maps = attentive_saliency(torch.tensor([[[0.2, 0.2], [0.4, 0.6]], [[0.3, 0.3], [0.3, 0.3]]]), 8)
-    assert maps.shape == (2, 8, 8)
-    assert (maps[0].min().item(), maps[0].max().item()) == (0.0, 1.0)
-    assert not maps[1].any()
+def test_attentive_saliency_is_the_providers_map_at_the_input_size_and_zero_in_padding():
+    torch.manual_seed(0)
+    tokens = Tokens((torch.rand(2, 6, 4, 4),), torch.rand(2, 4, 4))
+    images = torch.rand(2, 3, 56, 56)
+    maps = attentive_saliency(tokens, images, 14)
+    assert maps.shape == (2, 56, 56) and 0 <= maps.min() and maps.max() <= 1
+    middles = maps.reshape(2, 4, 14, 4, 14)[:, :, 6:8, :, 6:8].mean((2, 4))
+    torch.testing.assert_close(middles, attentiveness_map(tokens), atol=0.05, rtol=0.0)
+    images[:, :, 42:] = torch.tensor(MEAN_COLOUR).view(1, 3, 1, 1) / 255.0
+    assert attentive_saliency(tokens, images, 14)[:, 49:].max() == 0
 
 
 def test_raw_tokens_are_normalised_where_settings_say_so(tiny_model):

@@ -10,11 +10,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from salvit.geometry import Fit, Window, clip_window, fit_square, grow_window, whole_window
+from salvit.geometry import MEAN_COLOUR, Fit, Window, clip_window, fit_square, grow_window, whole_window
 from salvit.types import FittedImage
 
-MEAN_COLOUR = (124, 116, 104)
-"""The ImageNet mean, which padding is filled with."""
 MAX_PIXELS = 100_000_000
 """Larger images are refused before they are decoded, unless a caller allows more."""
 BOX_MARGIN = 0.1

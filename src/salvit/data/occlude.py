@@ -13,8 +13,7 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from salvit.data.images import MEAN_COLOUR
-from salvit.geometry import Window
+from salvit.geometry import MEAN_COLOUR, Window
 from salvit.types import BoolArray, FloatArray
 
 Pixels = npt.NDArray[np.uint8]

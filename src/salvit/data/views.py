@@ -10,9 +10,9 @@ import numpy.typing as npt
 from PIL import Image, ImageOps
 
 from salvit.data.augment import Change, Pairs, View, change_affine, change_colour, changed_box, exchange_sides
-from salvit.data.images import MEAN_COLOUR, fit_pixels, mean_square, read_image
+from salvit.data.images import fit_pixels, mean_square, read_image
 from salvit.data.occlude import Occlusion, hide_boxes
-from salvit.geometry import Affine, Fit, Window, affine_of_fit, fit_square
+from salvit.geometry import MEAN_COLOUR, Affine, Fit, Window, affine_of_fit, fit_square
 from salvit.types import BoolArray, FloatArray, Record
 
 Plane = npt.NDArray[np.uint8]

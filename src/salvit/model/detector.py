@@ -18,16 +18,17 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import salvit
-from salvit.backbones import Backbone
+from salvit.backbones import Backbone, Tokens
 from salvit.backbones.batch_norm import set_batch_norm
 from salvit.backbones.files import hash_weights
-from salvit.geometry import input_to_grid, is_inside
+from salvit.geometry import MEAN_COLOUR, input_to_grid, is_inside
 from salvit.model.encoder import Encoder, EncoderInput, EncoderOutput
 from salvit.model.locator import Located, Locator, ScaleOutput, decode
 from salvit.model.modulation import DescriptorNet
 from salvit.model.prototypes import gaussian_pooling, pooling_sigma, prototypes
 from salvit.model.saliency_mask import downscale
 from salvit.model.settings import ModelSettings
+from salvit.saliency.attentiveness import attentiveness_map
 from salvit.types import Encoded, Example, FittedImage, Pack, Prediction
 
 LARGEST_CHUNK = 2**26
@@ -71,8 +72,7 @@ class SalViT(nn.Module):
         if self.settings.backbone.is_normalised:  # unit length to a root mean square of 1
             raw = raw * (raw.shape[1] / len(tokens.levels)) ** 0.5
         if self.settings.saliency == "attentiveness":
-            assert tokens.attentiveness is not None
-            saliency = attentive_saliency(tokens.attentiveness, self.input_size)
+            saliency = attentive_saliency(tokens, images, self.backbone.stride)
         return EncoderInput(raw, images, saliency)
 
     def represent(self, features: Tensor, points_input: Tensor) -> Tensor:
@@ -234,13 +234,14 @@ class SalViT(nn.Module):
             )
 
 
-def attentive_saliency(attentiveness: Tensor, input_size: int) -> Tensor:
-    """Class-token attention as saliency: stretched to [0, 1] in each image, brought to the input size: (B, S, S).
+def attentive_saliency(tokens: Tokens, images: Tensor, stride: int) -> Tensor:
+    """Class-token attention as saliency (the provider ``attentiveness``), at the input size: (B, S, S).
 
-    Choice: bilinear; where all patches are equal nothing stands out and the map is 0.
+    Choice: bilinear. Padding does not count: a cell is padding where its middle pixel has exactly the padding's colour.
     """
-    low, high = attentiveness.amin((1, 2), keepdim=True), attentiveness.amax((1, 2), keepdim=True)
-    stretched = (attentiveness - low) / (high - low).clamp_min(1e-12)
-    size = (input_size, input_size)
-    raised: Tensor = F.interpolate(stretched[:, None], size=size, mode="bilinear", align_corners=False)[:, 0]
+    padding = torch.tensor(MEAN_COLOUR, device=images.device).view(1, 3, 1, 1) / 255.0
+    middles = images[:, :, stride // 2 :: stride, stride // 2 :: stride]  # (B, 3, H, W)
+    inside = ((middles - padding).abs() > 1e-4).any(1)  # (B, H, W)
+    low = attentiveness_map(tokens, inside) * inside
+    raised: Tensor = F.interpolate(low[:, None], size=images.shape[-2:], mode="bilinear", align_corners=False)[:, 0]
     return raised

@@ -12,12 +12,11 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from salvit.geometry import Fit
+from salvit.geometry import MEAN_COLOUR, Fit
 
 Picture = npt.NDArray[np.uint8]
 Map = npt.NDArray[np.float32]
 
-_MEAN_COLOUR = (124, 116, 104)
 """The ImageNet mean: what padding is filled with everywhere in salvit."""
 
 
@@ -88,7 +87,7 @@ def fit_picture(picture: Picture, fit: Fit) -> Picture:
     size = (fit.inner_hw[1], fit.inner_hw[0])
     inner = Image.fromarray(picture).resize(size, Image.Resampling.BILINEAR, box=fit.window, reducing_gap=2.0)
     square = np.empty((fit.size, fit.size, 3), dtype=np.uint8)
-    square[:] = _MEAN_COLOUR
+    square[:] = MEAN_COLOUR
     (x, y), (height, width) = fit.pad_xy, fit.inner_hw
     square[y : y + height, x : x + width] = np.asarray(inner)
     return square
