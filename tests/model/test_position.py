@@ -34,13 +34,13 @@ def test_products_with_queries_and_keys_equal_the_definition():
     torch.testing.assert_close(encoding.squared_length(), pairs.square().sum(-1))
 
 
-def test_widened_queries_and_keys_have_the_same_products():
+def test_products_one_image_at_a_time_are_those_of_the_batch():
     encoding = relative()
     query, key = torch.randn(2, 3, 6, 4), torch.randn(2, 3, 6, 4)
-    dot = query @ key.transpose(-1, -2) + encoding.dot_query(query)
-    for is_distance, expected in ((False, dot), (True, dot - encoding.dot_key(key))):
-        wide_query, wide_key = encoding.widen(query, key, is_distance=is_distance)
-        torch.testing.assert_close(wide_query @ wide_key.transpose(-1, -2), expected)
+    both = encoding.dot_query(query) - encoding.dot_key(key)
+    for keys, expected in ((None, encoding.dot_query(query)), (key, both)):
+        found = torch.stack(list(encoding.pair_products(query, keys, 0.5)))
+        torch.testing.assert_close(found, 0.5 * expected)
 
 
 def test_encoding_starts_at_zero_and_knows_only_differences():

@@ -137,16 +137,21 @@ class MaskedSelfAttention(nn.Module):
         """A V by PyTorch's fused kernel, for kernels with normalised rows: (B, E, P, C).
 
         A row-normalised RBF is a softmax: −‖q − k − r‖²/c = (2 q·k + 2 q·r − 2 k·r − ‖k‖² − ‖r‖²)/c up to ‖q‖²/c, which
-        is the same for the whole row. Terms that hold for every head stay in the bias; the others become channels.
+        is the same for the whole row. All but q·k is a bias; what r adds to it is made for one image at a time.
         """
-        channels, root = value.shape[-1], self.settings.beta * math.sqrt(self._width)
+        root = self.settings.beta * math.sqrt(self._width)
         terms = self._fast_bias_terms(key, saliency, root)
-        if self.relative is not None:
-            query, key = self.relative.widen(query, key, is_distance=self.settings.kernel == "rbf")
-            value = F.pad(value, (0, query.shape[-1] - channels))  # the fused kernel wants equal widths
-        bias = sum(terms[1:], start=terms[0]) if terms else None
-        mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=bias, scale=1 / root)
-        return mixed[..., :channels]
+        bias = sum(terms[1:], start=terms[0]) if terms else None  # (B or 1, E or 1, P, P)
+        if self.relative is None:
+            return F.scaled_dot_product_attention(query, key, value, attn_mask=bias, scale=1 / root)
+        biases = [None] * len(query) if bias is None else bias.expand(len(query), -1, -1, -1)
+        pairs = self.relative.pair_products(query, key if self.settings.kernel == "rbf" else None, 1 / root)
+        mixed = torch.empty_like(value)
+        for image, (pair, more) in enumerate(zip(pairs, biases, strict=True)):
+            mask = pair if more is None else pair.add_(more)
+            q, k, v = query[image, None], key[image, None], value[image, None]
+            mixed[image] = F.scaled_dot_product_attention(q, k, v, attn_mask=mask[None], scale=1 / root)[0]
+        return mixed
 
     def _fast_bias_terms(self, key: Tensor, saliency: Tensor | None, root: float) -> list[Tensor]:
         """What the fused kernel adds to its logits; each (B or 1, E or 1, P, P)."""

@@ -5,8 +5,9 @@ Letters: B images · E heads · P = H·W tokens · C channels of a head.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 
@@ -19,8 +20,6 @@ class RelativeKeyEncoding(nn.Module):
 
     _to_x: Tensor
     _to_y: Tensor
-    _at_x: Tensor
-    _at_y: Tensor
 
     def __init__(self, grid_hw: tuple[int, int], channels: int) -> None:
         super().__init__()
@@ -31,8 +30,6 @@ class RelativeKeyEncoding(nn.Module):
         x, y = torch.arange(width).repeat(height), torch.arange(height).repeat_interleave(width)  # (P,), (P,)
         self.register_buffer("_to_x", torch.arange(width) - x[:, None] + width - 1, persistent=False)  # (P, W)
         self.register_buffer("_to_y", torch.arange(height) - y[:, None] + height - 1, persistent=False)  # (P, H)
-        self.register_buffer("_at_x", F.one_hot(x, width).float(), persistent=False)  # (P, W)
-        self.register_buffer("_at_y", F.one_hot(y, height).float(), persistent=False)  # (P, H)
 
     def _parts(self, vectors: Tensor, *, is_key: bool) -> tuple[Tensor, Tensor]:
         """Products of each token's vector with the tables, by column and row of the other token: (…, P, W), (…, P, H).
@@ -62,19 +59,23 @@ class RelativeKeyEncoding(nn.Module):
         lengths = columns.square().sum(-1)[:, None, :] + rows.square().sum(-1)[:, :, None]  # (P, H, W)
         return (lengths + 2 * torch.einsum("phc,pwc->phw", rows, columns)).flatten(1)
 
-    def widen(self, query: Tensor, key: Tensor, *, is_distance: bool) -> tuple[Tensor, Tensor]:
-        """Queries and keys with more channels, whose plain product is q·k + q·r, or q·k + q·r − k·r for a distance.
+    def pair_products(self, query: Tensor, key: Tensor | None, scale: float) -> Iterator[Tensor]:
+        """q·r, or q·r − k·r where keys are given, times ``scale``, one image at a time: each (E, P, P).
 
-        A query carries its products with the tables, one channel for each column and row, and the key says by a one
-        where it stands; for k·r the other way round. So a fast kernel needs no bias of size B·E·P².
+        The numbers of one image stay in the processor's cache on their way; those of a whole batch would not.
+        Shapes: query and key (B, E, P, C).
         """
-        shape = query.shape[:-1]
-        at_x, at_y = self._at_x.to(query).expand(*shape, -1), self._at_y.to(query).expand(*shape, -1)
-        queries, keys = [query, *self._parts(query, is_key=False)], [key, at_x, at_y]
-        if is_distance:
-            queries += [at_x, at_y]
-            keys += [-part for part in self._parts(key, is_key=True)]
-        return torch.cat(queries, dim=-1), torch.cat(keys, dim=-1)
+        height, width = self.grid_hw
+        query_x, query_y = (part * scale for part in self._parts(query, is_key=False))
+        key_x = key_y = None
+        if key is not None:
+            key_x, key_y = ((part * -scale).transpose(-1, -2).contiguous() for part in self._parts(key, is_key=True))
+        for image in range(len(query)):
+            products = query_y[image, ..., :, None] + query_x[image, ..., None, :]  # (E, P, H, W), by the key's place
+            if key_x is not None and key_y is not None:
+                by_query = products.view(len(products), height, width, -1)  # (E, H, W, P), by the query's place
+                by_query.add_(key_y[image, :, :, None]).add_(key_x[image, :, None])
+            yield products.flatten(-2)
 
 
 class RelativeBias(nn.Module):
