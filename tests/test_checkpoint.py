@@ -65,7 +65,7 @@ def test_what_is_no_checkpoint_or_of_another_model_is_refused(tmp_path):
     save_file({"x": torch.zeros(1)}, tmp_path / "other.safetensors")
     (tmp_path / "broken.safetensors").write_bytes(b"nonsense")
     for name in ("other.safetensors", "broken.safetensors"):
-        with pytest.raises(ValueError, match="not a checkpoint"):
+        with pytest.raises(ValueError, match="is not a checkpoint"):
             load_checkpoint(tmp_path / name)
     with pytest.raises(FileNotFoundError):
         load_checkpoint(tmp_path / "absent.safetensors")

@@ -15,7 +15,7 @@ SOURCE = ROOT / "src" / "salvit"
 FILES = sorted(SOURCE.rglob("*.py"))
 
 LAYERS = (
-    ("types", "geometry", "config", "memory"),
+    ("types", "geometry", "config", "memory", "tensor_files"),
     ("backbones",),
     ("saliency",),
     ("data", "model", "demo"),

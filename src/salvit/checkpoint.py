@@ -6,7 +6,6 @@ Frozen weights of the backbone are not kept: they are named by the settings and 
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from torch import Tensor, nn
 
 import salvit
 from salvit.recipes import Recipe, recipe_from_table, recipe_to_table
+from salvit.tensor_files import read_tensors, write_tensors
 
 FORMAT = "salvit-checkpoint-1"
 
@@ -50,27 +50,17 @@ def save_checkpoint(
     path: Path, recipe: Recipe, weights: dict[str, Tensor], optimizer: dict[str, Tensor], state: dict[str, Any]
 ) -> None:
     """Write a checkpoint; if that fails (a full disk), the one before is still there, whole."""
-    from safetensors.torch import save
-
-    metadata = {
-        "format": FORMAT,
+    facts = {
         "version": salvit.__version__,
         "recipe": json.dumps(recipe_to_table(recipe)),
         "state": json.dumps(state),
     }
     tensors = {f"model.{name}": value for name, value in weights.items()}
     tensors |= {f"optimizer.{name}": value for name, value in optimizer.items()}
-    content = save({name: value.detach().cpu().contiguous() for name, value in tensors.items()}, metadata)
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with partial.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
+        write_tensors(path, tensors, FORMAT, facts)
     except OSError as problem:
-        partial.unlink(missing_ok=True)
         kept = f"the checkpoint before it, {path}, is whole" if path.exists() else "there is none before it"
         raise OSError(
             f"could not write the checkpoint {path} ({problem}); {kept}: free some space, then --resume"
@@ -79,24 +69,13 @@ def save_checkpoint(
 
 def load_checkpoint(path: Path) -> Checkpoint:
     """Read a checkpoint."""
-    from safetensors import SafetensorError, safe_open
-
-    if not path.is_file():
-        raise FileNotFoundError(f"{path} does not exist; expected a checkpoint made by `salvit train`")
-    try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            if metadata.get("format") != FORMAT:
-                raise ValueError(f"{path} is not a checkpoint of salvit: its format is {metadata.get('format')!r}")
-            tensors = {key: file.get_tensor(key) for key in file.keys()}
-    except SafetensorError as problem:
-        raise ValueError(f"{path} is not a checkpoint of salvit: {problem}") from problem
+    tensors, facts = read_tensors(path, FORMAT, "a checkpoint made by `salvit train`")
     return Checkpoint(
-        recipe=recipe_from_table(json.loads(metadata["recipe"])),
+        recipe=recipe_from_table(json.loads(facts["recipe"])),
         weights={key.removeprefix("model."): value for key, value in tensors.items() if key.startswith("model.")},
         optimizer={key.removeprefix("optimizer."): v for key, v in tensors.items() if key.startswith("optimizer.")},
-        state=json.loads(metadata["state"]),
-        version=metadata["version"],
+        state=json.loads(facts["state"]),
+        version=facts["version"],
     )
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
+from salvit.tensor_files import read_tensors, write_tensors
 from salvit.types import Detector, Pack
 
 _FORMAT = "salvit-pack-1"
@@ -13,8 +13,6 @@ _FORMAT = "salvit-pack-1"
 
 def save_pack(pack: Pack, path: Path | str, *, overwrite: bool = False) -> Path:
     """Write a pack; an existing file is left alone unless ``overwrite``."""
-    from safetensors.torch import save_file
-
     path = Path(path)
     if path.suffix != ".safetensors":
         raise ValueError(f"a pack is a .safetensors file, got {path.name!r}")
@@ -28,29 +26,15 @@ def save_pack(pack: Pack, path: Path | str, *, overwrite: bool = False) -> Path:
         "pairs": pack.pairs,
         "version": pack.version,
     }
-    tensors = {"vectors": pack.vectors.contiguous(), "mask": pack.mask.contiguous(), **pack.extra}
-    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
-    save_file(tensors, partial, metadata={"format": _FORMAT, "about": json.dumps(about)})
-    os.replace(partial, path)
+    tensors = {"vectors": pack.vectors, "mask": pack.mask, **pack.extra}
+    write_tensors(path, tensors, _FORMAT, {"about": json.dumps(about)})
     return path
 
 
 def load_pack(path: Path | str) -> Pack:
     """Read a pack."""
-    from safetensors import SafetensorError, safe_open
-
-    path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"{path} does not exist; expected a pack made by salvit")
-    try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            if metadata.get("format") != _FORMAT:
-                raise ValueError(f"{path} is not a pack of salvit: its format is {metadata.get('format')!r}")
-            tensors = {key: file.get_tensor(key) for key in file.keys()}
-    except SafetensorError as problem:
-        raise ValueError(f"{path} is not a pack of salvit: {problem}") from problem
-    about = json.loads(metadata["about"])
+    tensors, facts = read_tensors(Path(path), _FORMAT, "a pack of salvit")
+    about = json.loads(facts["about"])
     return Pack(
         vectors=tensors.pop("vectors"),
         mask=tensors.pop("mask"),

@@ -1,25 +1,17 @@
-"""DINO ViT-S/16, the paper's second backbone, run on transformers' own layers: 24×24×384 at 384 px.
-
-Letters: B images · P patches · D channels.
-"""
+"""DINO ViT-S/16, the paper's second backbone: 24×24×384 at 384 px."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-import torch
 from torch import Tensor, nn
 
-from salvit.backbones.base import Backbone, Tokens
-from salvit.backbones.class_attention import QueryKeyTap
+from salvit.backbones.transformer import PatchTransformer
 
-_MEAN = (0.485, 0.456, 0.406)
-_STD = (0.229, 0.224, 0.225)
-_HEADS = 6
 FROZEN_BLOCKS = 10
 
 
-class DinoS16(Backbone):
+class DinoS16(PatchTransformer):
     """DINO ViT-S/16; the patch tokens after the last norm are the features. The first 10 of 12 blocks are frozen.
 
     Args:
@@ -29,39 +21,20 @@ class DinoS16(Backbone):
     name = "dino-s16"
     stride = 16
     size_multiple = 16
-    channels = 384
     default_size = 384
-    mean: Tensor
-    std: Tensor
 
     def __init__(self, attention_block: int | None = None) -> None:
-        super().__init__()
         from transformers import ViTConfig, ViTModel
 
-        if attention_block is not None and not 1 <= attention_block <= 12:
-            raise ValueError(f"dino-s16 has 12 blocks; attention_block must be 1 to 12, got {attention_block}")
         config = ViTConfig(
-            hidden_size=384, num_attention_heads=_HEADS, intermediate_size=1536, layer_norm_eps=1e-6, image_size=224
+            hidden_size=384, num_attention_heads=6, intermediate_size=1536, layer_norm_eps=1e-6, image_size=224
         )
         network = ViTModel(config, add_pooling_layer=False)
-        self.embeddings, self.blocks, self.norm = network.embeddings, network.layers, network.layernorm
-        self.attention_block = attention_block
-        self.register_buffer("mean", torch.tensor(_MEAN).view(1, 3, 1, 1), persistent=False)
-        self.register_buffer("std", torch.tensor(_STD).view(1, 3, 1, 1), persistent=False)
+        super().__init__(network.embeddings, network.layers, network.layernorm, attention_block)
 
-    def forward(self, images: Tensor) -> Tokens:
-        """RGB images (B, 3, H, W) in [0, 1] to tokens."""
-        self.check_size(images)
-        grid_hw = (images.shape[-2] // self.stride, images.shape[-1] // self.stride)
-        hidden = self.embeddings((images - self.mean) / self.std, interpolate_pos_encoding=True)  # (B, 1 + P, D)
-        attentiveness = None
-        for index, block in enumerate(self.blocks, start=1):
-            tap = QueryKeyTap(block.get_submodule("attention")) if index == self.attention_block else None
-            hidden = block(hidden)
-            if tap is not None:
-                attentiveness = tap.class_token_attention(_HEADS).unflatten(1, grid_hw)  # (B, H, W)
-        patches = self.norm(hidden)[:, 1:]  # (B, P, D)
-        return Tokens((patches.transpose(1, 2).unflatten(2, grid_hw),), attentiveness)
+    def embed(self, images: Tensor) -> Tensor:
+        """Normalised images to tokens, positions interpolated to their grid."""
+        return self.embeddings(images, interpolate_pos_encoding=True)  # type: ignore[no-any-return]
 
     def trainable_parts(self) -> list[nn.Module]:
         """The last two blocks and the norm after them."""
