@@ -17,7 +17,7 @@ MAX_PIXELS = 100_000_000
 """Larger images are refused before they are decoded, unless a caller allows more."""
 BOX_MARGIN = 0.1
 """A given box is widened on each side by this share of its longer side before it is cropped."""
-SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".tif", ".tiff", ".bmp", ".heic", ".heif")
+SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".tif", ".tiff", ".bmp", ".gif", ".heic", ".heif")
 """Endings of files that are taken for images when a folder is searched."""
 VIDEO_SUFFIXES = (".mp4", ".avi", ".mov", ".mkv", ".webm", ".m4v", ".mpg", ".mpeg", ".wmv")
 
