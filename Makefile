@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: demo test test-all lint format clean
+.PHONY: demo test test-slow lint format clean
 
 # Keyed by what it was installed from: changes of the code itself need no new install.
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -22,8 +22,8 @@ demo: $(VENV)/.installed
 test: $(VENV)/.installed-dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-test-all: $(VENV)/.installed-dev
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m ''
+test-slow: $(VENV)/.installed-dev
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m slow
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check src tests
