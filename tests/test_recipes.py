@@ -33,7 +33,7 @@ def test_settings_survive_a_checkpoints_way_of_keeping_them(tmp_path):
     ("text", "changes", "message"),
     [
         ("[train]\nepisode = 5\n", [], r"unknown setting 'train\.episode'"),
-        ("[trian]\n", [], "unknown setting 'trian'"),
+        ("[trains]\n", [], "unknown setting 'trains'"),
         ('[model]\npreset = "magic"\n', [], "known: salvit-resnet50"),
         ("[model]\nattention.betta = 1.0\n", [], r"'model\.attention\.betta'"),
         ("[train\n", [], "not valid TOML"),
