@@ -35,7 +35,7 @@ class Tokens:
             else F.interpolate(level, size=grid_hw, mode="bilinear", align_corners=False)
             for level in levels
         ]
-        return torch.cat(raised, dim=1)
+        return torch.cat(raised, dim=1) if len(raised) > 1 else raised[0]
 
 
 class Backbone(nn.Module):

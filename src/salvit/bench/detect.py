@@ -44,16 +44,16 @@ def _measure(folder: Path) -> dict[str, float]:
     del images
     _time_detect(detector, pack, paths[:_BATCH])
     _time_backbone(backbone, pixels[:_BATCH])
-    memory = _peak_mb()
-    detecting, forward = [], []
+    detecting, forward, memory = [], [], []
     for _ in range(_ROUNDS):
         detecting.append(_time_detect(detector, pack, paths))
         forward.append(_time_backbone(backbone, pixels))
+        memory.append(_peak_mb())
     return {
         "detect_over_backbone": statistics.median(detecting) / statistics.median(forward),
         "detect_ms_per_image": 1000 * statistics.median(detecting) / _IMAGES,
         "backbone_ms_per_image": 1000 * statistics.median(forward) / _IMAGES,
-        "memory_growth_mb": _peak_mb() - memory,
+        "memory_growth_mb": memory[-1] - memory[0],
     }
 
 

@@ -28,7 +28,7 @@ from salvit.model.morphology import exponent_regulariser
 from salvit.model.settings import AttentionSettings, ModelSettings, ablation, preset
 
 KEYPOINTS = 11
-ROUNDS = 4
+ROUNDS = 8
 OTHERS = ("salvit-dino-s16", "salvit-dinov2", "salvit-lite0")
 
 

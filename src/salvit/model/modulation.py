@@ -24,13 +24,15 @@ def modulate(features: Tensor, prototypes: Tensor) -> Tensor:
 def modulate_and_project(features: Tensor, prototypes: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """:func:`modulate` and a 1×1 convolution at once: W (c_n ⊙ F) = (W Diag(c_n)) F.
 
-    So all queries and keypoints are one batched matrix product, and N·D·H·W numbers a query are never stored.
+    So all queries and keypoints are one matrix product, and N·D·H·W numbers a query are never stored. In memory the
+    channels come last, which suits the convolutions that follow.
     Shapes: features (Q, D, H, W), prototypes (N, D), weight (m, D), bias (m,) -> (Q, N, m, H, W).
     """
     weights = (weight[None] * prototypes[:, None, :]).flatten(0, 1)  # (N·m, D)
-    projected = torch.matmul(weights, features.flatten(2))  # (Q, N·m, H·W)
-    maps: Tensor = projected.unflatten(1, (len(prototypes), -1)).unflatten(3, features.shape[2:])  # (Q, N, m, H, W)
-    return maps.add_(bias[:, None, None])
+    cells = features.flatten(2).transpose(1, 2).flatten(0, 1)  # (Q·H·W, D)
+    projected = torch.addmm(bias.repeat(len(prototypes)), cells, weights.T)  # (Q·H·W, N·m)
+    maps: Tensor = projected.view(len(features), *features.shape[2:], len(prototypes), -1)  # (Q, H, W, N, m)
+    return maps.permute(0, 3, 1, 2, 4).contiguous().permute(0, 1, 4, 2, 3)
 
 
 class DescriptorNet(nn.Module):
