@@ -10,7 +10,6 @@ from salvit.backbones import Tokens
 from salvit.geometry import MEAN_COLOUR, fit_square
 from salvit.model.build import build_model
 from salvit.model.detector import SalViT, attentive_saliency
-from salvit.model.locator import decode
 from salvit.model.losses import multi_scale_loss
 from salvit.saliency.attentiveness import attentiveness_map
 from salvit.types import Detector, Example, FittedImage
@@ -65,7 +64,7 @@ def test_points_come_back_in_pixels_of_the_image(tiny_model):
     pack, query = tiny_model.learn([example()]), image(seed=2)
     prediction = tiny_model.detect(pack, [query])
     with torch.no_grad():
-        located = decode(tiny_model.search(tiny_model._prototypes(pack), tiny_model.encode([query]).features), 128)
+        located = tiny_model.find(tiny_model._prototypes(pack), tiny_model.encode([query]).features)
     np.testing.assert_allclose(prediction.points[0], query.fit.to_image(located.points_input[0].numpy()), rtol=1e-6)
     np.testing.assert_allclose(
         prediction.covariances[0], query.fit.covariance_to_image(located.covariances[0].numpy()), rtol=1e-6

@@ -120,3 +120,15 @@ def test_gradients_are_right():
     latents = torch.randn(2, 2, 3, dtype=torch.double, generator=torch.Generator().manual_seed(0)).requires_grad_()
     for function in (precision, precision_determinant, covariance):
         assert gradcheck(function, latents)
+
+
+def test_locating_at_the_winning_cells_alone_is_decoding_everything():
+    torch.manual_seed(0)
+    locator = Locator(10, (4, 6), latent=3)
+    for layer in locator.scales:
+        torch.nn.init.normal_(layer.bias)
+    descriptors = torch.randn(3, 5, 10)
+    with torch.no_grad():
+        expected, found = decode(locator(descriptors), 96), locator.locate(descriptors, 96)
+    for name in ("points_input", "scores", "covariances"):
+        torch.testing.assert_close(getattr(found, name), getattr(expected, name), rtol=1e-3, atol=1e-4)

@@ -22,7 +22,6 @@ from salvit.model.attention import MaskedSelfAttention
 from salvit.model.build import build_model
 from salvit.model.detector import SalViT
 from salvit.model.encoder import EncoderInput
-from salvit.model.locator import decode
 from salvit.model.losses import multi_scale_loss, total_loss
 from salvit.model.morphology import exponent_regulariser
 from salvit.model.settings import AttentionSettings, ModelSettings, ablation, preset
@@ -65,7 +64,7 @@ def _time_network(model: SalViT, batch: int, rounds: int, cnn_only: SalViT | Non
 def _detect(model: SalViT, images: torch.Tensor, saliency: torch.Tensor | None) -> object:
     features = model.encoder(model.prepare(images, saliency)).features
     prototypes = features[0].flatten(1).T[:KEYPOINTS].contiguous()
-    return decode(model.search(prototypes, features), model.input_size)
+    return model.find(prototypes, features)
 
 
 def _images(batch: int, size: int) -> tuple[torch.Tensor, torch.Tensor]:

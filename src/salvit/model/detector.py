@@ -83,6 +83,10 @@ class SalViT(nn.Module):
         """Modulate, describe, locate: prototypes c (N, D), query features (Q, D, H, W) -> branches of every scale."""
         return self.locator(self.descriptor(features, prototypes))  # type: ignore[no-any-return]
 
+    def find(self, prototypes: Tensor, features: Tensor) -> Located:
+        """What :meth:`search` says, decoded; in inference, where only the winning cells matter."""
+        return self.locator.locate(self.descriptor(features, prototypes), self.input_size)
+
     def forward(self, support: EncoderInput, points_input: Tensor, mask: Tensor, query: EncoderInput) -> EpisodeOutput:
         """One episode: K support images with points (K, N, 2) and mask (K, N), Q query images."""
         marked: EncoderOutput = self.encoder(support)
@@ -138,7 +142,7 @@ class SalViT(nn.Module):
     def locate(self, pack: Pack, encoded: Encoded) -> Prediction:
         """Find the keypoints of a pack in encoded images, in pixels of each image."""
         self._check_pack(pack)
-        parts = [decode(self.search(*chunk), self.input_size) for chunk in self._chunks(pack, encoded.features)]
+        parts = [self.find(*chunk) for chunk in self._chunks(pack, encoded.features)]
         located = Located(*(torch.cat([getattr(part, name) for part in parts]) for name in Located.__slots__))
         points_input, scores, covariances = (
             tensor.double().cpu().numpy() for tensor in (located.points_input, located.scores, located.covariances)

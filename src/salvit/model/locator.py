@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from salvit.geometry import grid_to_input, input_to_grid
@@ -86,6 +87,37 @@ class Locator(nn.Module):
                 )
             )
         return tuple(outputs)
+
+    def locate(self, descriptors: Tensor, input_size: int) -> Located:
+        """:func:`decode` of :meth:`forward`, but offset and covariance are computed for the winning cells alone.
+
+        Shapes: descriptors Ψ (Q, N, L).
+        """
+        found = []
+        for layer in self.scales:
+            assert isinstance(layer, nn.Linear)
+            cells = layer.out_features // (3 + 2 * self.latent)
+            logits = F.linear(descriptors, layer.weight[:cells], layer.bias[:cells])
+            best, winners = logits.softmax(-1).max(-1)  # (Q, N)
+            offsets = self._at_winners(layer, descriptors, winners, cells, cells, 2)
+            latents = self._at_winners(layer, descriptors, winners, 3 * cells, cells, 2 * self.latent)
+            size = math.isqrt(cells)
+            points = decode_scale(winners, torch.tanh(offsets), input_size, size)
+            spread = covariance(latents.unflatten(-1, (2, self.latent))) * (input_size / size) ** 2 / 4
+            found.append((points, best, spread))
+        points, scores, covariances = (torch.stack(parts).mean(0) for parts in zip(*found, strict=True))
+        return Located(points, scores, covariances)
+
+    @staticmethod
+    def _at_winners(
+        layer: nn.Linear, descriptors: Tensor, winners: Tensor, start: int, cells: int, width: int
+    ) -> Tensor:
+        """What a branch (rows from ``start`` on, ``width`` for each cell) gives at one cell: (Q, N, width)."""
+        rows = slice(start, start + cells * width)
+        weight = layer.weight[rows].unflatten(0, (cells, width))[winners]  # (Q, N, width, L)
+        bias = layer.bias[rows].unflatten(0, (cells, width))[winners]
+        values: Tensor = (weight @ descriptors[..., None])[..., 0] + bias
+        return values
 
 
 def grid_target(points_input: Tensor, input_size: int, size: int) -> tuple[Tensor, Tensor]:
