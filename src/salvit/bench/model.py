@@ -27,7 +27,7 @@ from salvit.model.morphology import exponent_regulariser
 from salvit.model.settings import AttentionSettings, ModelSettings, ablation, preset
 
 KEYPOINTS = 11
-ROUNDS = 8
+ROUNDS = 12
 OTHERS = ("salvit-dino-s16", "salvit-dinov2", "salvit-lite0")
 
 
@@ -35,22 +35,22 @@ def run() -> dict[str, float]:
     """All figures by name."""
     figures = {}
     default, cnn_only = build_model(preset("salvit-resnet50"), None), build_model(ablation("cnn-only"), None)
-    for batch, suffix, rounds in ((8, "", ROUNDS), (1, "_batch_1", 3 * ROUNDS)):
+    for batch, suffix, rounds in ((8, "", ROUNDS), (1, "_batch_1", 2 * ROUNDS)):
         seconds = _time_network(default, batch, rounds, cnn_only)
-        figures[f"salvit_over_cnn_only{suffix}"] = seconds["salvit"] / seconds["cnn_only"]
-        figures[f"salvit_over_backbone{suffix}"] = seconds["salvit"] / seconds["backbone"]
-        figures[f"salvit_ms{suffix}"] = 1000 * seconds["salvit"]
+        figures[f"salvit_over_cnn_only{suffix}"] = _over(seconds, "salvit", "cnn_only")
+        figures[f"salvit_over_backbone{suffix}"] = _over(seconds, "salvit", "backbone")
+        figures[f"salvit_ms{suffix}"] = 1000 * statistics.median(seconds["salvit"])
     for name in OTHERS:
         settings = replace(preset(name), input_size=378 if name == "salvit-dinov2" else 384)
-        seconds = _time_network(build_model(settings, None), 1, 3 * ROUNDS)
-        figures[f"{name} salvit_over_backbone_batch_1"] = seconds["salvit"] / seconds["backbone"]
-        figures[f"{name} salvit_ms_batch_1"] = 1000 * seconds["salvit"]
+        seconds = _time_network(build_model(settings, None), 1, 2 * ROUNDS)
+        figures[f"{name} salvit_over_backbone_batch_1"] = _over(seconds, "salvit", "backbone")
+        figures[f"{name} salvit_ms_batch_1"] = 1000 * statistics.median(seconds["salvit"])
     figures["fast_over_plain_attention"] = _attention_ratio()
     figures["episode_peak_mb"] = _peak_in_new_process()
     return figures
 
 
-def _time_network(model: SalViT, batch: int, rounds: int, cnn_only: SalViT | None = None) -> dict[str, float]:
+def _time_network(model: SalViT, batch: int, rounds: int, cnn_only: SalViT | None = None) -> dict[str, list[float]]:
     images, saliency = _images(batch, model.input_size)
     roads: dict[str, Callable[[], object]] = {
         "backbone": lambda: model.backbone(images),
@@ -84,20 +84,25 @@ def _attention_ratio() -> float:
         },
         rounds=2 * ROUNDS,
     )
-    return seconds["fast"] / seconds["plain"]
+    return _over(seconds, "fast", "plain")
+
+
+def _over(seconds: dict[str, list[float]], one: str, other: str) -> float:
+    """Median of the ratios of neighbouring runs: what slows the machine for a while meets both."""
+    return statistics.median(a / b for a, b in zip(seconds[one], seconds[other], strict=True))
 
 
 @torch.no_grad()
-def _interleaved(roads: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Median seconds of each road; they take turns, so that what else the machine does meets all of them alike."""
+def _interleaved(roads: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
+    """Seconds of each road; they take turns, so that what else the machine does meets all of them alike."""
     seconds: dict[str, list[float]] = {name: [] for name in roads}
-    for turn in range(rounds + 1):
+    for number in range(rounds + 1):
         for name, road in roads.items():
             start = time.perf_counter()
             road()
-            if turn:  # the first turn warms up
+            if number:  # the first round warms up
                 seconds[name].append(time.perf_counter() - start)
-    return {name: statistics.median(values) for name, values in seconds.items()}
+    return seconds
 
 
 def training_episode(settings: ModelSettings, keypoints: int = 29, queries: int = 5) -> Callable[[], None]:
