@@ -23,7 +23,7 @@ def test_run_gives_every_promised_figure(monkeypatch):
 
     def quick(roads, rounds):
         calls.append((set(roads), rounds))
-        return dict.fromkeys(roads, [2.0, 4.0])
+        return {name: [2.0, 4.0] for name in roads}
 
     monkeypatch.setattr(bench, "_interleaved", quick)
     monkeypatch.setattr(bench, "_peak_in_new_process", lambda: 123.0)
