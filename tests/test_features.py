@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -62,7 +64,7 @@ def test_a_second_run_reads_what_the_first_computed(problem, model, monkeypatch)
 
 def test_an_interrupted_computation_goes_on_where_it_was(problem, model, monkeypatch, tmp_path):
     records = problem.records["train"]
-    whole = open_cache(model, problem, records, VIEWS, track=track).tokens.copy()
+    whole = open_cache(model, problem, records, VIEWS, track=track)
     monkeypatch.setenv("SALVIT_CACHE", str(tmp_path / "other"))
 
     def stop_early(items, total, what):
@@ -73,7 +75,34 @@ def test_an_interrupted_computation_goes_on_where_it_was(problem, model, monkeyp
 
     with pytest.raises(KeyboardInterrupt):
         open_cache(model, problem, records, VIEWS, track=stop_early)
-    assert np.array_equal(open_cache(model, problem, records, VIEWS, track=track).tokens, whole)
+    made = open_cache(model, problem, records, VIEWS, track=track)
+    assert made.rows == whole.rows and np.array_equal(made.tokens, whole.tokens)
+
+
+def test_more_records_and_more_views_add_to_what_is_there(problem, model, monkeypatch, tmp_path):
+    records = problem.records["train"]
+    open_cache(model, problem, records[:3], dataclasses.replace(VIEWS, views=1), track=track)
+    ran = []
+    prepare = type(model).prepare
+    monkeypatch.setattr(type(model), "prepare", lambda self, *given: ran.append(len(given[0])) or prepare(self, *given))
+    grown = open_cache(model, problem, records[2:5], VIEWS, track=track)
+    assert sum(ran) == 5  # two new records and three second views
+    monkeypatch.setenv("SALVIT_CACHE", str(tmp_path / "other"))
+    alone = open_cache(model, problem, records[2:5], VIEWS, track=track)
+    for record in records[2:5]:
+        for view in range(2):
+            one, two = (cache.tokens[cache.rows[record.id, view]] for cache in (grown, alone))
+            assert np.allclose(one, two, atol=1e-2)
+            assert np.array_equal(grown.points[grown.rows[record.id, view]], alone.points[alone.rows[record.id, view]])
+
+
+def test_a_label_line_that_a_crash_cut_off_is_computed_again(problem, model, tmp_path):
+    records = problem.records["train"][:2]
+    first = open_cache(model, problem, records, VIEWS, track=track)
+    labels = next((tmp_path / "tokens").rglob("labels.jsonl"))
+    labels.write_text(labels.read_text()[:-20])
+    again = open_cache(model, problem, records, VIEWS, track=track)
+    assert again.rows == first.rows and np.array_equal(again.tokens, first.tokens)
 
 
 def test_other_settings_have_another_cache(problem, model, tmp_path):

@@ -63,7 +63,9 @@ class CachedEpisodes:
         picks = [(record.id, int(rng.integers(self._cache.views))) for record in drawn.supports + drawn.queries]
         points, visible = self._labels(drawn, picks, paths)
         shots, device = len(drawn.supports), self._model.device
-        sides = [_longer_side(self._cache.boxes[record_id][view]) for record_id, view in picks[shots:]]
+        sides = [
+            _longer_side(self._cache.boxes[self._cache.rows[record_id, view]]) for record_id, view in picks[shots:]
+        ]
         return _tensors(
             self._cache.encoder_input(picks[:shots], device),
             self._cache.encoder_input(picks[shots:], device),
@@ -81,7 +83,7 @@ class CachedEpisodes:
         for record_id, view in picks:
             real, shown = self._cache.labels(record_id, view, drawn.names)
             saliency = self._cache.saliency
-            plane = None if saliency is None else np.asarray(saliency[self._cache.rows[record_id] + view])
+            plane = None if saliency is None else np.asarray(saliency[self._cache.rows[record_id, view]])
             between, there = interpolate(real, shown, paths, self._model.input_size, plane)
             points.append(np.concatenate([real, between]))
             visible.append(np.concatenate([shown, there]))

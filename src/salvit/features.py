@@ -1,21 +1,22 @@
 """Cached tokens of frozen backbones: computed once for a few views of each record, read by every later run.
 
-Letters: R records · V views of each · C, H, W of the tokens · S side of the input · N keypoints.
+Letters: R rows, one for each view of a record · C, H, W of the tokens · S side of the input · N keypoints.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
+import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from filelock import FileLock
 
 from salvit.backbones.files import hash_weights
 from salvit.backbones.weights import cache_folder
@@ -47,27 +48,29 @@ class ViewSettings:
 
 @dataclass(frozen=True, slots=True)
 class TokenCache:
-    """Tokens and labels of some records, in memory-mapped files."""
+    """Tokens and labels of views of records, in memory-mapped files; a row for each view."""
 
     tokens: npt.NDArray[np.float16]
-    """(R·V, C, H, W)."""
+    """(R, C, H, W)."""
     pixels: npt.NDArray[np.uint8]
-    """(R·V, S, S, 3): the saliency embedding looks at them."""
+    """(R, S, S, 3): the saliency embedding looks at them."""
     saliency: npt.NDArray[np.uint8] | None
-    """(R·V, S, S), where the model uses one."""
-    rows: dict[str, int]
-    """Record id → its first row."""
+    """(R, S, S), where the model uses one."""
+    rows: dict[tuple[str, int], int]
+    """(Record id, view) → its row."""
     views: int
+    """How many views of each record were asked for."""
     names: dict[str, tuple[str, ...]]
-    points: dict[str, FloatArray]
-    """Record id → (V, N, 2) in the input."""
-    visible: dict[str, BoolArray]
-    boxes: dict[str, FloatArray]
-    """Record id → (V, 4)."""
+    points: list[FloatArray]
+    """(N, 2) in the input, for each row."""
+    visible: list[BoolArray]
+    """(N,) for each row."""
+    boxes: list[FloatArray]
+    """(4,) in the input, for each row."""
 
     def encoder_input(self, picks: Sequence[tuple[str, int]], device: torch.device) -> EncoderInput:
         """What the encoder takes, for some (record id, view)."""
-        rows = [self.rows[record_id] + view for record_id, view in picks]
+        rows = [self.rows[pick] for pick in picks]
         tokens = torch.from_numpy(np.stack([self.tokens[row] for row in rows])).to(device).float()
         pixels = torch.from_numpy(np.stack([self.pixels[row] for row in rows])).to(device)
         saliency = None
@@ -79,8 +82,8 @@ class TokenCache:
         """Points (N, 2) and visibility (N,) of the named keypoints in one view."""
         own = self.names[record_id]
         columns = [own.index(name) if name in own else -1 for name in names]
-        points = np.where(np.array(columns)[:, None] >= 0, self.points[record_id][view][columns], 0.0)
-        return points, self.visible[record_id][view][columns] & (np.array(columns) >= 0)
+        row, has = self.rows[record_id, view], np.array(columns) >= 0
+        return np.where(has[:, None], self.points[row][columns], 0.0), self.visible[row][columns] & has
 
 
 def open_cache(
@@ -94,22 +97,26 @@ def open_cache(
 ) -> TokenCache:
     """The cache of these records, views and weights; what is missing of it is computed first.
 
-    An interrupted computation goes on where it was. The folder is keyed by everything that the tokens depend on.
+    The folder is keyed by everything that a row depends on, but not by which rows are asked for: problems of one data
+    set share the rows of their common records, a run with more views adds to those that are there, and an interrupted
+    computation goes on where it was.
     """
-    folder = cache_folder() / "tokens" / _key(model, problem, records, settings)
+    folder = cache_folder() / "tokens" / _key(model, problem, settings)
     folder.mkdir(parents=True, exist_ok=True)
-    views = [
-        draw_cached_view(record, problem, settings, number) for record in records for number in range(settings.views)
-    ]
-    cache = _map(folder, model, views, settings.views)
-    done = _rows_done(folder)
-    labels: list[dict[str, Any]] = _read_labels(folder)[:done]
-    starts = list(range(done, len(views), _BATCH))
-    for start in track(starts, len(starts), "caching tokens") if starts else ():
-        labels += _fill(cache, model, views[start : start + _BATCH], start, problem, saliency_of)
-        if (start // _BATCH) % 16 == 15 or start + _BATCH >= len(views):
-            _save_progress(folder, cache, labels)
-    return _with_labels(cache, records, labels, settings.views)
+    with FileLock(folder / "lock"):
+        labels = _read_labels(folder)
+        there = {(label["id"], label["view"]) for label in labels}
+        asked = [(record, number) for number in range(settings.views) for record in records]
+        missing = [(record, number) for record, number in asked if (record.id, number) not in there]
+        cache = _map(folder, model, len(labels) + len(missing), settings.views)
+        starts = range(0, len(missing), _BATCH)
+        for start in track(starts, len(starts), "caching tokens") if missing else ():
+            part = missing[start : start + _BATCH]
+            views = [draw_cached_view(record, problem, settings, number) for record, number in part]
+            made = _fill(cache, model, views, len(labels), problem, saliency_of)
+            keys = [{"id": record.id, "view": number} for record, number in part]
+            labels += _save_rows(folder, cache, [key | label for key, label in zip(keys, made, strict=True)])
+    return _with_labels(cache, records, labels)
 
 
 def draw_cached_view(record: Record, problem: Problem, settings: ViewSettings, number: int) -> View:
@@ -151,70 +158,71 @@ def _load(view: View, size: int, problem: Problem, saliency_of: SaliencyOf | Non
     return load_view(view, size, view.record.names, pairs=problem.split.pairs, saliency=saliency)
 
 
-def _map(folder: Path, model: SalViT, views: Sequence[View], num_views: int) -> TokenCache:
+def _map(folder: Path, model: SalViT, num_rows: int, num_views: int) -> TokenCache:
+    """The files, made long enough for so many rows."""
     side, cells = model.input_size, model.encoder.grid_hw
     shapes: dict[str, tuple[Any, tuple[int, ...]]] = {
-        "tokens": (np.float16, (len(views), model.backbone.channels, *cells)),
-        "pixels": (np.uint8, (len(views), side, side, 3)),
+        "tokens": (np.float16, (model.backbone.channels, *cells)),
+        "pixels": (np.uint8, (side, side, 3)),
     }
     if model.settings.saliency != "none":
-        shapes["saliency"] = (np.uint8, (len(views), side, side))
+        shapes["saliency"] = (np.uint8, (side, side))
     files = {}
     for name, (dtype, shape) in shapes.items():
         path = folder / f"{name}.bin"
-        if not path.exists():
-            np.memmap(path, dtype=dtype, mode="w+", shape=shape).flush()
-        files[name] = np.memmap(path, dtype=dtype, mode="r+", shape=shape)
-    return TokenCache(files["tokens"], files["pixels"], files.get("saliency"), {}, num_views, {}, {}, {}, {})
+        size = num_rows * math.prod(shape) * np.dtype(dtype).itemsize
+        if not path.exists() or path.stat().st_size < size:
+            with path.open("ab") as file:
+                file.truncate(size)
+        files[name] = np.memmap(path, dtype=dtype, mode="r+", shape=(num_rows, *shape))
+    return TokenCache(files["tokens"], files["pixels"], files.get("saliency"), {}, num_views, {}, [], [], [])
 
 
-def _with_labels(cache: TokenCache, records: Sequence[Record], labels: list[dict[str, Any]], views: int) -> TokenCache:
-    def stack(number: int, name: str, dtype: Any) -> Any:
-        rows = [labels[number * views + view][name] for view in range(views)]
-        return np.array(rows, dtype=dtype)
-
-    numbered = list(enumerate(records))
+def _with_labels(cache: TokenCache, records: Sequence[Record], labels: list[dict[str, Any]]) -> TokenCache:
     return TokenCache(
         cache.tokens,
         cache.pixels,
         cache.saliency,
-        rows={record.id: number * views for number, record in numbered},
-        views=views,
+        rows={(label["id"], label["view"]): row for row, label in enumerate(labels)},
+        views=cache.views,
         names={record.id: record.names for record in records},
-        points={record.id: stack(number, "points", np.float64).reshape(views, -1, 2) for number, record in numbered},
-        visible={record.id: stack(number, "visible", bool) for number, record in numbered},
-        boxes={record.id: stack(number, "box", np.float64) for number, record in numbered},
+        points=[np.array(label["points"], dtype=np.float64).reshape(-1, 2) for label in labels],
+        visible=[np.array(label["visible"], dtype=bool) for label in labels],
+        boxes=[np.array(label["box"], dtype=np.float64) for label in labels],
     )
 
 
-def _rows_done(folder: Path) -> int:
-    return len(_read_labels(folder))
-
-
 def _read_labels(folder: Path) -> list[dict[str, Any]]:
-    path = folder / "labels.json"
-    return list(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else []
+    """The labels of the rows that are there; a line that was cut off by a crash is taken away."""
+    path = folder / "labels.jsonl"
+    if not path.is_file():
+        return []
+    content = path.read_text(encoding="utf-8")
+    whole = content[: content.rfind("\n") + 1]
+    if whole != content:
+        path.write_text(whole, encoding="utf-8")
+    return [json.loads(line) for line in whole.splitlines()]
 
 
-def _save_progress(folder: Path, cache: TokenCache, labels: list[dict[str, Any]]) -> None:
+def _save_rows(folder: Path, cache: TokenCache, labels: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Rows first, then the labels that say that they are there."""
     for array in (cache.tokens, cache.pixels, cache.saliency):
         if isinstance(array, np.memmap):
             array.flush()
-    partial = folder / f".labels.{os.getpid()}.part"
-    partial.write_text(json.dumps(labels), encoding="utf-8")
-    os.replace(partial, folder / "labels.json")
+    with (folder / "labels.jsonl").open("a", encoding="utf-8") as file:
+        file.write("".join(json.dumps(label) + "\n" for label in labels))
+    return labels
 
 
-def _key(model: SalViT, problem: Problem, records: Sequence[Record], settings: ViewSettings) -> str:
-    """A hash of everything that the cached values depend on."""
+def _key(model: SalViT, problem: Problem, settings: ViewSettings) -> str:
+    """A hash of everything that a row depends on beside its record and view."""
     parts = {
         "weights": hash_weights(model.backbone),
         "backbone": to_mapping(model.settings.backbone),
         "size": model.input_size,
         "saliency": model.settings.saliency,
         "data": problem.name,
-        "records": [record.id for record in records],
-        "views": to_mapping(settings),
+        "pairs": problem.split.pairs,
+        "views": to_mapping(replace(settings, views=0)),
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:24]
