@@ -21,7 +21,7 @@ LAYERS = (
     ("data", "model", "demo"),
     ("packs", "predict", "evaluate", "score", "metrics", "results", "detections", "draw", "baselines", "train",
      "checkpoint", "features", "episode_tensors", "recipes", "finetune", "priors", "tables", "compare_saliency",
-     "teach_saliency"),
+     "teach_saliency", "transductive", "kept_features"),
     ("bench",),
     ("cli", "web"),
 )  # fmt: skip
