@@ -106,17 +106,25 @@ def learning_rate(settings: TrainSettings, episode: int) -> float:
     return float(settings.learning_rate * STEP_FACTOR ** (episode // STEP_EPISODES))
 
 
+def wanted_pairs(valid: Tensor) -> Tensor:
+    """Pairs of query and keypoint (Q, M) that a step looks at: the valid ones, or the first where there are none."""
+    return valid if valid.any() else torch.arange(valid.numel(), device=valid.device).view_as(valid) == 0
+
+
 def episode_losses(
     output: EpisodeOutput, episode: EpisodeTensors, model: SalViT, settings: TrainSettings
 ) -> dict[str, Tensor]:
-    """The terms of L = λ1 L_ms + w L_ms^aux + λ2 L_reg (paper Eq. 11; auxiliary keypoints after FSKD) and their sum."""
-    n = episode.num_real
-    real, auxiliary = episode.valid.clone(), episode.valid.clone()
-    real[:, n:], auxiliary[:, :n] = False, False
-    terms = {"main": multi_scale_loss(output.scales, episode.query_points, real, model.input_size)}
+    """The terms of L = λ1 L_ms + w L_ms^aux + λ2 L_reg (paper Eq. 11; auxiliary keypoints after FSKD) and their sum.
+
+    ``output`` is that of :func:`wanted_pairs` alone.
+    """
+    n, wanted = episode.num_real, wanted_pairs(episode.valid)
+    points, valid = episode.query_points[wanted][None], episode.valid[wanted][None]  # (1, P, 2), (1, P)
+    is_real = (torch.arange(wanted.shape[1], device=wanted.device) < n).expand_as(wanted)[wanted][None]  # (1, P)
+    terms = {"main": multi_scale_loss(output.scales, points, valid & is_real, model.input_size)}
     total = settings.lambdas[0] * terms["main"]
     if episode.valid.shape[1] > n:
-        terms["auxiliary"] = multi_scale_loss(output.scales, episode.query_points, auxiliary, model.input_size)
+        terms["auxiliary"] = multi_scale_loss(output.scales, points, valid & ~is_real, model.input_size)
         total = total + settings.auxiliary_weight * terms["auxiliary"]
     if output.exponents is not None:
         morphology = model.settings.morphology
@@ -136,7 +144,7 @@ class _Learner(nn.Module):
         support, query = EncoderInput(*parts[:3]), EncoderInput(*parts[3:6])  # type: ignore[arg-type]
         points, mask, targets, valid, sides = parts[6:]
         episode = EpisodeTensors(support, points, mask, query, targets, valid, num_real, sides)  # type: ignore[arg-type]
-        output = self.model(support, points, mask, query)
+        output = self.model(support, points, mask, query, wanted_pairs(valid))  # type: ignore[arg-type]
         return episode_losses(output, episode, self.model, self._settings)
 
 

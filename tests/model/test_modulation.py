@@ -45,3 +45,12 @@ def test_gradients_are_right():
     shapes = ((2, 3, 2, 2), (2, 3), (4, 3), (4,))
     values = [torch.randn(*shape, dtype=torch.double, requires_grad=True) for shape in shapes]
     assert gradcheck(modulate_and_project, values)
+
+
+def test_wanted_pairs_are_those_of_the_whole_one_by_one():
+    torch.manual_seed(0)
+    features, prototypes = torch.randn(3, 8, 6, 6), torch.randn(4, 8)
+    net = DescriptorNet(8, (6, 6), channels=4, channels_out=5, side=2)
+    whole = net(features, prototypes)
+    for wanted in (torch.rand(3, 4) > 0.5, torch.ones(3, 4, dtype=torch.bool), torch.eye(3, 4, dtype=torch.bool)):
+        assert torch.allclose(net(features, prototypes, wanted)[0], whole[wanted], atol=1e-5)

@@ -24,7 +24,7 @@ from salvit.model.build import build_model
 from salvit.model.detector import SalViT
 from salvit.model.settings import preset
 from salvit.recipes import TrainSettings
-from salvit.train import episode_losses
+from salvit.train import episode_losses, wanted_pairs
 
 _ROUNDS = 6
 
@@ -76,7 +76,8 @@ def _measure(folder: Path, weights: Path | None) -> dict[str, float]:
 def _step(source: EpisodeSource, index: int, model: SalViT, optimizer: torch.optim.Optimizer) -> float:
     start = time.perf_counter()
     episode = source.load(index)
-    output = model(episode.support, episode.support_points, episode.support_mask, episode.query)
+    wanted = wanted_pairs(episode.valid)
+    output = model(episode.support, episode.support_points, episode.support_mask, episode.query, wanted)
     episode_losses(output, episode, model, TrainSettings())["loss"].backward()
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)

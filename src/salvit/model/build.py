@@ -10,6 +10,7 @@ from salvit.model.encoder import Encoder
 from salvit.model.locator import Locator
 from salvit.model.modulation import DescriptorNet
 from salvit.model.settings import ModelSettings
+from salvit.model.spatial import SpatialDescriptor, SpatialLocator
 
 ATTENTIVE_BLOCK = 10
 """Choice: class-token attentiveness is taken from the last frozen block."""
@@ -40,6 +41,9 @@ def build_model(settings: ModelSettings, backbone_weights: str | Path | None = "
         backbone.channels, (side, side), backbone.stride, settings.encoder, settings.attention, settings.morphology
     )
     head = settings.head
+    if head.kind == "spatial":
+        spatial = SpatialDescriptor(encoder.channels, head.channels)
+        return SalViT(settings, backbone, encoder, spatial, SpatialLocator(head.channels, head.scales, head.latent))
     descriptor = DescriptorNet(
         encoder.channels, (side, side), head.channels, head.descriptor_channels, head.descriptor_side
     )

@@ -28,6 +28,7 @@ from salvit.model.modulation import DescriptorNet
 from salvit.model.prototypes import gaussian_pooling, pooling_sigma, prototypes
 from salvit.model.saliency_mask import downscale
 from salvit.model.settings import ModelSettings
+from salvit.model.spatial import SpatialDescriptor, SpatialLocator
 from salvit.saliency.attentiveness import attentiveness_map
 from salvit.types import Encoded, Example, FittedImage, Pack, Prediction
 
@@ -40,7 +41,7 @@ class EpisodeOutput:
     """What the network says of one episode: all that the losses need."""
 
     scales: tuple[ScaleOutput, ...]
-    """Branches of every scale, for (queries, keypoints)."""
+    """Branches of every scale, for (queries, keypoints); for (1, P) where only P pairs of them were wanted."""
     exponents: Tensor | None
     """(K + Q, T) learnt exponents of support and query images, for the regulariser."""
     query_features: Tensor
@@ -51,7 +52,12 @@ class SalViT(nn.Module):
     """A few-shot keypoint detector (:class:`salvit.types.Detector`)."""
 
     def __init__(
-        self, settings: ModelSettings, backbone: Backbone, encoder: Encoder, descriptor: DescriptorNet, locator: Locator
+        self,
+        settings: ModelSettings,
+        backbone: Backbone,
+        encoder: Encoder,
+        descriptor: DescriptorNet | SpatialDescriptor,
+        locator: Locator | SpatialLocator,
     ) -> None:
         super().__init__()
         self.settings, self.name, self.input_size = settings, settings.name, settings.input_size
@@ -79,20 +85,30 @@ class SalViT(nn.Module):
         """Gaussian pooling: features (K, D, H, W), points (K, N, 2) -> representations Φ (K, N, D)."""
         return gaussian_pooling(features, points_input, self.backbone.stride, self._sigma)
 
-    def search(self, prototypes: Tensor, features: Tensor) -> tuple[ScaleOutput, ...]:
-        """Modulate, describe, locate: prototypes c (N, D), query features (Q, D, H, W) -> branches of every scale."""
-        return self.locator(self.descriptor(features, prototypes))  # type: ignore[no-any-return]
+    def search(self, prototypes: Tensor, features: Tensor, wanted: Tensor | None = None) -> tuple[ScaleOutput, ...]:
+        """Modulate, describe, locate: prototypes c (N, D), query features (Q, D, H, W) -> branches of every scale.
+
+        With ``wanted`` (Q, N) only these pairs of query and keypoint, row by row, as keypoints of one query.
+        """
+        return self.locator(self.descriptor(features, prototypes, wanted))  # type: ignore[no-any-return]
 
     def find(self, prototypes: Tensor, features: Tensor) -> Located:
         """What :meth:`search` says, decoded; in inference, where only the winning cells matter."""
         return self.locator.locate(self.descriptor(features, prototypes), self.input_size)
 
-    def forward(self, support: EncoderInput, points_input: Tensor, mask: Tensor, query: EncoderInput) -> EpisodeOutput:
-        """One episode: K support images with points (K, N, 2) and mask (K, N), Q query images."""
+    def forward(
+        self,
+        support: EncoderInput,
+        points_input: Tensor,
+        mask: Tensor,
+        query: EncoderInput,
+        wanted: Tensor | None = None,
+    ) -> EpisodeOutput:
+        """One episode: K support images with points (K, N, 2) and mask (K, N), Q query images; ``wanted`` (Q, N)."""
         marked: EncoderOutput = self.encoder(support)
         asked: EncoderOutput = self.encoder(query)
         kept = prototypes(self.represent(marked.features, points_input), mask)  # (N, D)
-        scales = self.search(kept, asked.features)
+        scales = self.search(kept, asked.features, wanted)
         exponents = None
         if marked.exponents is not None and asked.exponents is not None:
             exponents = torch.cat([marked.exponents, asked.exponents])  # (K + Q, T)

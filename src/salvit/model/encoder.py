@@ -86,9 +86,9 @@ class Encoder(nn.Module):
         super().__init__()
         self.grid_hw, self.join, channels = grid_hw, encoder.join, encoder.token_channels
         self.uses_saliency = attention.mask != "none" and encoder.join != "raw"
-        self.channels = (raw_channels if encoder.join != "vit" else 0) + (
-            encoder.vit_channels if encoder.join != "raw" else 0
-        )
+        joined = (raw_channels if encoder.join != "vit" else 0) + (encoder.vit_channels if encoder.join != "raw" else 0)
+        self.channels = encoder.feature_channels or joined
+        self.reduce = nn.Conv2d(joined, self.channels, 1) if encoder.feature_channels else nn.Identity()
         if encoder.join == "raw":
             return
         self.to_tokens = nn.Identity() if raw_channels == channels else _linear_relu(raw_channels, channels)
@@ -110,7 +110,7 @@ class Encoder(nn.Module):
     def forward(self, batch: EncoderInput) -> EncoderOutput:
         """Raw tokens, images and saliency to features 𝓔(I)."""
         if self.join == "raw":
-            return EncoderOutput(batch.raw)
+            return EncoderOutput(self.reduce(batch.raw))
         saliency, embedding = self._saliency(batch)
         tokens = self.position(self.to_tokens(batch.raw.flatten(2).transpose(1, 2)))  # (B, P, D)
         outputs, masks, exponents = [], [], []
@@ -123,7 +123,7 @@ class Encoder(nn.Module):
         features = vit if self.join == "vit" else torch.cat([batch.raw, vit], dim=1)
         shaped = _stack(masks)
         return EncoderOutput(
-            features,
+            self.reduce(features),
             None if (learnt := _stack(exponents)) is None else learnt[..., 0],
             None if shaped is None else shaped.unflatten(2, self.grid_hw),
         )

@@ -35,6 +35,23 @@ def modulate_and_project(features: Tensor, prototypes: Tensor, weight: Tensor, b
     return maps.permute(0, 3, 1, 2, 4).contiguous().permute(0, 1, 4, 2, 3)
 
 
+def attended_maps(project: nn.Conv2d, features: Tensor, prototypes: Tensor, wanted: Tensor | None) -> Tensor:
+    """Every query as every prototype sees it, after the first 1×1 convolution and a ReLU.
+
+    Shapes: features (Q, D, H, W), prototypes (N, D) -> (Q, N, m, H, W); with ``wanted`` (Q, N), which pairs of query
+    and keypoint are to be looked at, only these, row by row: (1, P, m, H, W).
+    """
+    assert project.bias is not None
+    kept = None if wanted is None else wanted.any(0)
+    if kept is not None and not kept.all():
+        prototypes, wanted = prototypes[kept], wanted[:, kept]  # type: ignore[index]
+    maps = modulate_and_project(features, prototypes, project.weight.flatten(1), project.bias)  # (Q, N, m, H, W)
+    if wanted is None or wanted.all():
+        return F.relu_(maps) if wanted is None else F.relu_(maps).flatten(0, 1)[None]
+    cells = maps.permute(0, 1, 3, 4, 2)[wanted]  # (P, H, W, m)
+    return F.relu_(cells).permute(0, 3, 1, 2)[None]
+
+
 class DescriptorNet(nn.Module):
     """𝓓: a 1×1 convolution, then 3×3 ones of stride 2 until the map is small; flattened, it is the descriptor Ψ.
 
@@ -56,12 +73,10 @@ class DescriptorNet(nn.Module):
             nn.init.xavier_uniform_(layer.weight)
             nn.init.zeros_(layer.bias)
 
-    def forward(self, features: Tensor, prototypes: Tensor) -> Tensor:
-        """Features (Q, D, H, W) and prototypes (N, D) to descriptors Ψ (Q, N, L)."""
-        assert self.project.bias is not None
-        weight = self.project.weight.flatten(1)
-        maps = modulate_and_project(features, prototypes, weight, self.project.bias)  # (Q, N, m, H, W)
-        hidden = F.relu_(maps).flatten(0, 1)  # (Q·N, m, H, W)
+    def forward(self, features: Tensor, prototypes: Tensor, wanted: Tensor | None = None) -> Tensor:
+        """Features (Q, D, H, W) and prototypes (N, D) to descriptors Ψ (Q, N, L), or (1, P, L) of wanted pairs."""
+        maps = attended_maps(self.project, features, prototypes, wanted)
+        hidden = maps.flatten(0, 1)  # (Q·N, m, H, W)
         for layer in self.reduce:
             hidden = F.relu_(layer(hidden))
-        return hidden.reshape(len(features), len(prototypes), -1)
+        return hidden.reshape(*maps.shape[:2], -1)

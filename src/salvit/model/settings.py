@@ -13,6 +13,7 @@ Mask = Literal["soft", "hard", "none"]
 Position = Literal["relative", "bias", "absolute", "none"]
 Morphology = Literal["learned", "fixed", "off"]
 Join = Literal["both", "raw", "vit"]
+HeadKind = Literal["flat", "spatial"]
 Provider = Literal["attentiveness", "rbd", "learned", "spectral_residual", "onnx", "files", "none"]
 
 
@@ -94,6 +95,8 @@ class EncoderSettings:
     """d_vit: channels of all blocks' outputs together."""
     join: Join = "both"
     """What the encoder gives: raw tokens beside SalViT's, only ``raw`` (CNN-only), or only ``vit``."""
+    feature_channels: int | None = None
+    """Ours: a linear layer brings what was joined to so many channels; None: not, as in the paper."""
 
     def __post_init__(self) -> None:
         if self.blocks < 1 or self.vit_channels % self.blocks:
@@ -104,11 +107,14 @@ class EncoderSettings:
 class HeadSettings:
     """Pooling, descriptor net and localisation net (paper Sec. 3.3)."""
 
+    kind: HeadKind = "flat"
+    """``flat``: the paper's, whose descriptor is one vector; ``spatial``: ours, which keeps the map (spatial.py)."""
     pooling_sigma: float = 14.0
     """ξ in pixels of a 384 px input; scaled with the input."""
     channels: int = 256
     """After the first 1×1 convolution of the descriptor net, and until its last layer."""
     descriptor_channels: int = 1024
+    """``flat`` only, as the next."""
     descriptor_side: int = 2
     """The descriptor net halves the map until its side is at most this."""
     scales: tuple[int, ...] = (8, 12, 16)

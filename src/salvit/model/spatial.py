@@ -1,0 +1,86 @@
+"""A head that keeps the map spatial (ours, not the paper's): the same modulator, scales, losses and decoding.
+
+The paper's descriptor net flattens the attended map to one vector, from which linear layers must learn every place of
+every scale anew. Here the map stays a map: a small hourglass of convolutions looks at it as a whole, and each scale
+reads its cells from it, so what is learnt at one place holds at all. ``head.kind = "spatial"`` chooses it.
+
+Letters: Q query images · N keypoints · D channels of features · m channels of a map · H, W cells · S cells of a side.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from salvit.model.locator import Located, ScaleOutput, decode
+from salvit.model.modulation import attended_maps
+
+
+class SpatialDescriptor(nn.Module):
+    """𝓓 as an hourglass: a 1×1 convolution, two halvings and back, joined with what it saw on the way down."""
+
+    def __init__(self, channels_in: int, channels: int) -> None:
+        super().__init__()
+        wide = 2 * channels
+        self.channels = channels
+        self.project = nn.Conv2d(channels_in, channels, kernel_size=1)
+        self.to_half = _conv(channels, wide, stride=2)
+        self.to_quarter = _conv(wide, wide, stride=2)
+        self.whole = _conv(wide, wide)
+        self.from_quarter = _conv(wide, wide)
+        self.narrow = nn.Conv2d(wide, channels, kernel_size=1)
+        self.from_half = _conv(channels, channels)
+        for layer in self.modules():
+            if isinstance(layer, nn.Conv2d):
+                nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+                assert layer.bias is not None
+                nn.init.zeros_(layer.bias)
+
+    def forward(self, features: Tensor, prototypes: Tensor, wanted: Tensor | None = None) -> Tensor:
+        """Features (Q, D, H, W) and prototypes (N, D) to maps (Q, N, m, H, W), or (1, P, m, H, W) of wanted pairs."""
+        maps = attended_maps(self.project, features, prototypes, wanted)
+        fine = maps.flatten(0, 1)  # (Q·N, m, H, W)
+        half = F.relu_(self.to_half(fine))
+        quarter = F.relu_(self.to_quarter(half))
+        quarter = quarter + F.relu_(self.whole(quarter))
+        half = F.relu_(self.from_quarter(half + _raise(quarter, half)))
+        fine = F.relu_(self.from_half(fine + _raise(self.narrow(half), fine)))
+        found: Tensor = fine.unflatten(0, maps.shape[:2])
+        return found
+
+
+class SpatialLocator(nn.Module):
+    """𝓖 on maps: each scale resamples the map to S × S cells, and two 1×1 convolutions give the branches."""
+
+    def __init__(self, channels: int, scales: tuple[int, ...], latent: int) -> None:
+        super().__init__()
+        self.latent, self.sizes = latent, scales
+        self.scales = nn.ModuleList(
+            nn.Sequential(
+                nn.Conv2d(channels, channels, kernel_size=1), nn.ReLU(), nn.Conv2d(channels, 3 + 2 * latent, 1)
+            )
+            for _ in scales
+        )
+
+    def forward(self, maps: Tensor) -> tuple[ScaleOutput, ...]:
+        """Maps (Q, N, m, H, W) to the branches of every scale."""
+        outputs = []
+        for size, layers in zip(self.sizes, self.scales, strict=True):
+            cells = F.interpolate(maps.flatten(0, 1), size=(size, size), mode="bilinear", antialias=True)
+            joint = layers(cells).flatten(2).transpose(1, 2).unflatten(0, maps.shape[:2])  # (Q, N, S², 3 + 2V)
+            logits, offsets, latents = joint.split([1, 2, 2 * self.latent], dim=-1)
+            outputs.append(ScaleOutput(logits[..., 0], torch.tanh(offsets), latents.unflatten(-1, (2, self.latent))))
+        return tuple(outputs)
+
+    def locate(self, maps: Tensor, input_size: int) -> Located:
+        """:func:`decode` of :meth:`forward`."""
+        return decode(self(maps), input_size)
+
+
+def _conv(channels_in: int, channels_out: int, stride: int = 1) -> nn.Conv2d:
+    return nn.Conv2d(channels_in, channels_out, kernel_size=3, stride=stride, padding=1)
+
+
+def _raise(coarse: Tensor, like: Tensor) -> Tensor:
+    return F.interpolate(coarse, size=like.shape[-2:], mode="bilinear", align_corners=False)
