@@ -7,10 +7,12 @@ from salvit.geometry import (
     clip_window,
     fit_square,
     flip_points,
+    from_shares,
     grid_to_input,
     grow_window,
     input_to_grid,
     is_inside,
+    to_shares,
     whole_window,
 )
 
@@ -87,3 +89,9 @@ def test_flipping_twice_gives_the_same_points_and_leaves_the_first_alone():
 def test_the_centre_of_a_cell_lies_between_its_pixels():
     assert grid_to_input(0.0, 32) == 15.5
     assert input_to_grid(grid_to_input(3.25, 14), 14) == pytest.approx(3.25)
+
+
+def test_shares_of_an_image_run_from_edge_to_edge():
+    points = np.array([[-0.5, -0.5], [0.0, 0.0], [99.5, 49.5]])
+    assert np.allclose(to_shares(points, (50, 100)), [[0, 0], [0.005, 0.01], [1, 1]])
+    assert np.allclose(from_shares(to_shares(points, (50, 100)), (50, 100)), points)

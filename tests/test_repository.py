@@ -18,7 +18,7 @@ LAYERS = (
     ("types", "geometry", "config", "memory", "tensor_files"),
     ("backbones",),
     ("saliency",),
-    ("data", "model", "demo"),
+    ("data", "model", "demo", "formats"),
     ("packs", "predict", "evaluate", "score", "metrics", "results", "detections", "draw", "baselines", "train",
      "checkpoint", "features", "episode_tensors", "recipes", "finetune", "priors", "tables", "compare_saliency",
      "teach_saliency", "transductive", "kept_features"),

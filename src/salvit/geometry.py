@@ -178,3 +178,13 @@ def grid_to_input(points_grid: Points, stride: float) -> Points:
 def input_to_grid(points_input: Points, stride: float) -> Points:
     """Input pixels to cell indices (fractional): the inverse of :func:`grid_to_input`."""
     return (points_input + 0.5) / stride - 0.5  # type: ignore[operator,return-value]
+
+
+def to_shares(points_image: npt.ArrayLike, image_hw: tuple[int, int]) -> Array:
+    """Points (..., 2) as shares of the image: 0 is its left or upper edge, 1 the other; (x + ½) / width."""
+    return np.asarray((np.asarray(points_image, dtype=np.float64) + 0.5) / np.array([image_hw[1], image_hw[0]]))
+
+
+def from_shares(shares: npt.ArrayLike, image_hw: tuple[int, int]) -> Array:
+    """Shares of an image back to points: the inverse of :func:`to_shares`."""
+    return np.asarray(np.asarray(shares, dtype=np.float64) * np.array([image_hw[1], image_hw[0]]) - 0.5)
