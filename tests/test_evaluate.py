@@ -10,9 +10,10 @@ from salvit.data.creatures import write_creatures
 from salvit.data.episodes import EpisodeSettings
 from salvit.data.frozen import FrozenList, freeze, read_frozen, write_frozen
 from salvit.data.splits import open_problem
-from salvit.evaluate import encode_list, predict_fine_tuned, predict_list, read_predictions
+from salvit.evaluate import encode_list, part_of_list, predict_fine_tuned, predict_list, read_predictions, truth_of
 from salvit.results import make_result, write_result
 from salvit.score import compare, episode_pck, score
+from salvit.transductive import TransductiveSettings
 
 ABOUT = {
     **{"data": "creatures", "problem": "x", "shots": 1, "seed": 0, "command": "…", "hardware": "…"},
@@ -97,6 +98,99 @@ def test_labels_of_queries_never_reach_inference(listed, match, predicted, tmp_p
     predict_list(match, other, encode_list(match, other, track=track), ABOUT, tmp_path / "p.jsonl", track=track)
     one, two = read_predictions(predicted).rows, read_predictions(tmp_path / "p.jsonl").rows
     assert one == two
+
+
+def scramble(listed, rng):
+    """The list with other labels for every record that is never a support."""
+    supports = {view.record.id for i in range(len(listed)) for view in listed.draw(i).supports}
+    changed = {
+        key: record
+        if key in supports
+        else dataclasses.replace(
+            record, points=rng.uniform(0, 300, record.points.shape), v=rng.integers(0, 3, record.v.shape)
+        )
+        for key, record in listed.records.items()
+    }
+    assert len(supports) < len(changed)
+    return dataclasses.replace(listed, records=changed)
+
+
+@pytest.fixture(scope="module")
+def together(tmp_path_factory):
+    """A list whose episodes have as many queries as there are."""
+    folder = tmp_path_factory.mktemp("together")
+    problem = _creature_problem(folder)
+    settings = EpisodeSettings(shots=1, queries=60, is_up_to=True, crop="gt-random")
+    write_frozen(freeze(problem, settings, episodes=2, seed=0), folder / "list.json")
+    return read_frozen(folder / "list.json", problem, purpose="report")
+
+
+def predict(detector, listed, path, **settings):
+    chosen = TransductiveSettings(**settings) if settings else None
+    encoded = encode_list(detector, listed, track=track)
+    predict_list(detector, listed, encoded, ABOUT, path, transductive=chosen, track=track)
+    return read_predictions(path).rows
+
+
+def test_all_queries_that_a_species_has_left_are_taken(together):
+    assert {len(together.draw(index).queries) for index in range(len(together))} == {11}
+
+
+def test_transduction_changes_predictions_and_kappa_one_changes_none(together, match, tmp_path):
+    inductive = predict(match, together, tmp_path / "i.jsonl")
+    assert predict(match, together, tmp_path / "k.jsonl", kappa=1.0) == inductive
+    soft = predict(match, together, tmp_path / "s.jsonl", assignment="soft")
+    assert soft != inductive and soft.keys() == inductive.keys()
+
+
+@pytest.mark.parametrize("assignment", ["soft", "average"])
+def test_labels_of_queries_never_reach_transduction(together, match, tmp_path, assignment):
+    other = scramble(together, np.random.default_rng(1))
+    one = predict(match, together, tmp_path / "a.jsonl", assignment=assignment, rounds=2)
+    assert one == predict(match, other, tmp_path / "b.jsonl", assignment=assignment, rounds=2)
+
+
+def test_only_the_oracle_and_the_authors_protocol_look_at_labels(together, match, tmp_path):
+    other = scramble(together, np.random.default_rng(1))
+    for number, settings in enumerate(({"assignment": "oracle"}, {"protocol": "paper", "eta": 3})):
+        one = predict(match, together, tmp_path / f"{number}a.jsonl", **settings)
+        assert one != predict(match, other, tmp_path / f"{number}b.jsonl", **settings)
+
+
+def test_the_truth_of_an_episode_is_that_of_its_queries(together):
+    episode = together.draw(0)
+    truth = truth_of(episode, 320)
+    assert truth.points_input.shape == (11, len(episode.names), 2) and bool(truth.visible.any())
+    seen = truth.points_input[truth.visible]
+    assert float(seen.min()) >= -0.5 and float(seen.max()) <= 319.5
+    assert 0 < float(truth.box_sides.min()) and float(truth.box_sides.max()) <= 320.5
+
+
+def test_a_part_of_a_list_has_the_first_episodes_and_queries_and_its_own_hash(together):
+    part = part_of_list(together, queries=3, episodes=1)
+    assert len(part) == 2 and part.hash != together.hash
+    assert [view.record.id for view in part.draw(0).queries] == [
+        view.record.id for view in together.draw(0).queries[:3]
+    ]
+    assert part_of_list(together, queries=3, episodes=1).hash == part.hash
+    assert part_of_list(together, queries=60) is together
+    novel = part_of_list(together, kind="novel")
+    assert {novel.draw(i).kind for i in range(len(novel))} == {"novel"}
+    with pytest.raises(ValueError, match="no episode of kind"):
+        part_of_list(together, kind="other")
+
+
+def test_occluded_views_are_kept_apart_and_clean_ones_shared(listed, match, tmp_path):
+    clean = encode_list(match, listed, track=track)
+    hidden = dataclasses.replace(listed, occluder="grey", probability=1.0)
+    encoded = encode_list(match, hidden, known=clean, track=track)
+    assert encoded.others is clean and all(key for _, key in encoded.rows)
+    none = encode_list(match, dataclasses.replace(hidden, probability=0.0), known=clean, track=track)
+    assert none is clean
+    predict_list(match, hidden, encoded, ABOUT, tmp_path / "h.jsonl", track=track)
+    predict_list(match, listed, clean, ABOUT, tmp_path / "c.jsonl", track=track)
+    one, two = (read_predictions(tmp_path / name).rows for name in ("h.jsonl", "c.jsonl"))
+    assert one.keys() == two.keys() and one != two
 
 
 def test_predictions_of_another_list_or_cut_ones_are_refused(listed, predicted, tmp_path):
@@ -187,3 +281,27 @@ def test_the_command_line_evaluates_scores_and_compares(listed, tmp_path, monkey
     )
     assert again.exit_code == 0 and "+0.00 PCK@0.1" in again.output
     assert (tmp_path / "s.json").read_bytes() == result.read_bytes()
+
+
+def test_the_command_line_evaluates_transductively_on_a_part(together, tmp_path):
+    from typer.testing import CliRunner
+
+    from salvit.cli import app
+
+    root = next(iter(together.records.values())).path.parent.parent
+    write_frozen(together.values, tmp_path / "list.json")
+    common = ["--data", "creatures", "--root", str(root), "--unseen", together.problem.unseen]
+    common += ["--list", str(tmp_path / "list.json"), "--queries", "8", "--episodes", "1"]
+    out, result = tmp_path / "p.jsonl", tmp_path / "r.json"
+    more = ["--transductive", "--eta", "2", "--out", str(out), "--result", str(result), "--device", "cpu"]
+    done = CliRunner().invoke(app, ["evaluate", *common, *more])
+    assert done.exit_code == 0, done.output
+    assert "queries of an episode: 8" in done.output
+    made = json.loads(result.read_text())
+    assert made["model"] == "match:lite0+T" and made["protocol"]["transductive"] is True
+    assert made["protocol"]["transduction"]["eta"] == 2 and "--transductive" in made["command"]
+    assert "--queries 60 --up-to" in made["command"] and "--episodes 1 --queries 8" in made["command"]
+    scored = CliRunner().invoke(app, ["score", str(out), *common, "--out", str(tmp_path / "s.json")])
+    assert scored.exit_code == 0 and (tmp_path / "s.json").read_bytes() == result.read_bytes()
+    wrong = CliRunner().invoke(app, ["evaluate", *common, *more, "--overwrite", "--assignment", "hard"])
+    assert wrong.exit_code == 1 and "expected one of 'soft', 'average', 'oracle'" in str(wrong.exception)

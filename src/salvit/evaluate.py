@@ -19,14 +19,15 @@ import numpy.typing as npt
 
 from salvit.data.augment import View
 from salvit.data.episodes import Episode
-from salvit.data.frozen import FrozenList
+from salvit.data.frozen import FrozenList, list_hash
 from salvit.data.occlude import Occlusion
 from salvit.data.views import load_view
 from salvit.geometry import Fit, fit_square
-from salvit.types import Detector, Encoded, Example, FittedImage, Prediction, Record
+from salvit.types import Detector, Encoded, Example, FittedImage, Pack, Prediction, Record
 
 if TYPE_CHECKING:
     from salvit.model.detector import SalViT
+    from salvit.transductive import TransductiveSettings, Truth
 
 SCHEMA = "salvit-predictions-1"
 SaliencyOf = Callable[[Record], npt.NDArray[np.float32]]
@@ -39,18 +40,78 @@ class EncodedList:
 
     encoded: Encoded
     rows: dict[tuple[str, str], int]
-    """(record id, keypoint set where it was occluded, else empty) → row of ``encoded``."""
+    """(record id, what hides which of its keypoints, empty where nothing does) → row of ``encoded``."""
     seconds: float
     """What encoding took, reading included."""
+    others: EncodedList | None = None
+    """Where the images are that are not here."""
+
+    def pick(self, keys: Sequence[tuple[str, str]]) -> Encoded:
+        """Some of the images, in float32."""
+        import torch
+
+        found = [self._find(key) for key in keys]
+        features = torch.stack([encoded.features[row] for encoded, row in found]).float()
+        maps = [encoded.saliency[row] for encoded, row in found if encoded.saliency is not None]
+        return Encoded(
+            features, tuple(encoded.fits[row] for encoded, row in found), torch.stack(maps) if maps else None
+        )
+
+    def has(self, key: tuple[str, str]) -> bool:
+        """Whether that image is here or with the others."""
+        return key in self.rows or (self.others is not None and self.others.has(key))
+
+    def _find(self, key: tuple[str, str]) -> tuple[Encoded, int]:
+        if key in self.rows:
+            return self.encoded, self.rows[key]
+        assert self.others is not None, key
+        return self.others._find(key)
+
+
+def part_of_list(
+    frozen: FrozenList,
+    *,
+    queries: int | None = None,
+    episodes: int | None = None,
+    kind: str | None = None,
+) -> FrozenList:
+    """A list of the first queries of the first episodes (of each kind, or of one kind alone), with a hash of its own.
+
+    The same list and numbers always give the same part.
+    """
+    rows, seen = [], dict[str, int]()
+    for row in frozen.values["episodes"]:
+        seen[row["kind"]] = seen.get(row["kind"], 0) + 1
+        if (kind is None or row["kind"] == kind) and (episodes is None or seen[row["kind"]] <= episodes):
+            rows.append({**row, "queries": row["queries"][:queries]})
+    if rows == frozen.values["episodes"]:
+        return frozen
+    if not rows:
+        raise ValueError(f"the list holds no episode of kind {kind!r}; it has {', '.join(sorted(seen))}")
+    asked = {"queries": queries, "episodes": episodes, "kind": kind}
+    whole = {"queries": frozen.values["queries"], "episodes": max(seen.values()), "hash": frozen.hash}
+    whole["is_up_to"] = any(len(row["queries"]) < whole["queries"] for row in frozen.values["episodes"])
+    part = {**{name: value for name, value in asked.items() if value is not None}, "of": whole}
+    counted = whole["queries"] if queries is None else min(queries, whole["queries"])
+    values = {**frozen.values, "queries": counted, "episodes": rows, "part": part}
+    return replace(frozen, values={**values, "hash": list_hash(values)})
 
 
 def encode_list(
-    detector: Detector, frozen: FrozenList, *, saliency_of: SaliencyOf | None = None, batch: int = 16, track: Track
+    detector: Detector,
+    frozen: FrozenList,
+    *,
+    saliency_of: SaliencyOf | None = None,
+    batch: int = 16,
+    known: EncodedList | None = None,
+    track: Track,
 ) -> EncodedList:
-    """Encode the views of a list; features are kept as float16."""
+    """Encode the views of a list that are not ``known``; features are kept as float16."""
     import torch
 
-    wanted = dict(_views(frozen))
+    wanted = {key: view for key, view in _views(frozen) if known is None or not known.has(key)}
+    if known is not None and not wanted:
+        return known
     features, maps, start = [], [], time.perf_counter()
     fits: list[Fit] = []
     for keys in track(list(_batches(list(wanted), batch)), -(-len(wanted) // batch), "encoding"):
@@ -61,7 +122,7 @@ def encode_list(
         if encoded.saliency is not None:
             maps.append(encoded.saliency.cpu())
     joined = Encoded(torch.cat(features), tuple(fits), torch.cat(maps) if maps else None)
-    return EncodedList(joined, {key: row for row, key in enumerate(wanted)}, time.perf_counter() - start)
+    return EncodedList(joined, {key: row for row, key in enumerate(wanted)}, time.perf_counter() - start, known)
 
 
 PredictEpisode = Callable[[int], list[dict[str, Any]]]
@@ -69,15 +130,24 @@ PredictEpisode = Callable[[int], list[dict[str, Any]]]
 
 
 def predict_list(
-    detector: Detector, frozen: FrozenList, encoded: EncodedList, about: dict[str, Any], path: Path, *, track: Track
+    detector: Detector,
+    frozen: FrozenList,
+    encoded: EncodedList,
+    about: dict[str, Any],
+    path: Path,
+    *,
+    transductive: TransductiveSettings | None = None,
+    track: Track,
 ) -> None:
     """Write the predictions for every episode of a list; the file appears whole or not at all.
 
-    The supports' points and the crop windows are all that a detector is told: nothing of the queries' labels.
+    The supports' points and the crop windows are all that a detector is told: nothing of the queries' labels. With
+    ``transductive`` the queries of an episode help each other; its oracle and the authors' protocol look at labels, and
+    are there for comparison alone.
     """
     timing = {"encode_ms_per_image": round(1000 * encoded.seconds / max(len(encoded.rows), 1), 3)}
     write_predictions(
-        lambda index: _predict_episode(detector, frozen, index, encoded),
+        lambda index: _predict_episode(detector, frozen, index, encoded, transductive),
         len(frozen),
         {"list_hash": frozen.hash, "model": detector.name, **about},
         path,
@@ -163,12 +233,50 @@ def read_predictions(path: Path) -> Predictions:
     return Predictions(about, rows)
 
 
-def _predict_episode(detector: Detector, frozen: FrozenList, index: int, encoded: EncodedList) -> list[dict[str, Any]]:
+def _predict_episode(
+    detector: Detector,
+    frozen: FrozenList,
+    index: int,
+    encoded: EncodedList,
+    transductive: TransductiveSettings | None = None,
+) -> list[dict[str, Any]]:
+    episode, pack, asked = learn_episode(detector, frozen, index, encoded)
+    if transductive is not None:
+        from salvit.transductive import refine_pack
+
+        truth = truth_of(episode, detector.input_size) if transductive.needs_truth else None
+        pack = refine_pack(detector, pack, [asked], transductive, truth=truth)
+    return rows_of(index, episode, detector.locate(pack, asked))
+
+
+def learn_episode(
+    detector: Detector, frozen: FrozenList, index: int, encoded: EncodedList
+) -> tuple[Episode, Pack, Encoded]:
+    """An episode, what its supports teach, and its encoded queries."""
     episode = frozen.draw(index)
     examples = [_example(view, episode, detector.input_size) for view in episode.supports]
-    pack = detector.learn(examples, _rows_of(encoded, [(view.record.id, "") for view in episode.supports]))
-    keys = [(view.record.id, _occlusion_key(frozen, episode)) for view in episode.queries]
-    return _rows(index, episode, detector.locate(pack, _rows_of(encoded, keys)))
+    pack = detector.learn(examples, encoded.pick([(view.record.id, "") for view in episode.supports]))
+    occlusions = episode.occlusions or (None,) * len(episode.queries)
+    keys = [(view.record.id, _occlusion_key(hidden)) for view, hidden in zip(episode.queries, occlusions, strict=True)]
+    return episode, pack, encoded.pick(keys)
+
+
+def truth_of(episode: Episode, size: int) -> Truth:
+    """The labels of an episode's queries, for the oracle and the authors' protocol."""
+    import torch
+
+    from salvit.transductive import Truth
+
+    marks = [_example(view, episode, size) for view in episode.queries]
+    sides = []
+    for view in episode.queries:
+        x1, y1, x2, y2 = view.record.box or view.window
+        sides.append(max(x2 - x1, y2 - y1) * float(fit_square(view.window, size).scale_xy.mean()))
+    return Truth(
+        torch.tensor(np.stack([mark.points_input for mark in marks]), dtype=torch.float32),
+        torch.tensor(np.stack([mark.visible for mark in marks])),
+        torch.tensor(sides),
+    )
 
 
 def _predict_fine_tuned_episode(
@@ -188,10 +296,11 @@ def _predict_fine_tuned_episode(
     occlusions = episode.occlusions or (None,) * len(episode.queries)
     queries = [_fitted(*pair, size, saliency_of) for pair in zip(episode.queries, occlusions, strict=True)]
     with fine_tuned(model, model.prepare(*model.tensors(images)), points, mask, steps):
-        return _rows(index, episode, model.detect(model.learn(examples), queries))
+        return rows_of(index, episode, model.detect(model.learn(examples), queries))
 
 
-def _rows(index: int, episode: Episode, found: Prediction) -> list[dict[str, Any]]:
+def rows_of(index: int, episode: Episode, found: Prediction) -> list[dict[str, Any]]:
+    """What a prediction file says of one episode: a row for each query."""
     order = [found.names.index(name) for name in episode.names]
     return [
         {
@@ -214,12 +323,14 @@ def _views(frozen: FrozenList) -> Iterator[tuple[tuple[str, str], tuple[View, Oc
             yield (view.record.id, ""), (view, None)
         occlusions = episode.occlusions or (None,) * len(episode.queries)
         for view, occlusion in zip(episode.queries, occlusions, strict=True):
-            yield (view.record.id, _occlusion_key(frozen, episode)), (view, occlusion)
+            yield (view.record.id, _occlusion_key(occlusion)), (view, occlusion)
 
 
-def _occlusion_key(frozen: FrozenList, episode: Episode) -> str:
-    """Which keypoints were hidden depends on the episode's keypoint set, so such views are kept apart by it."""
-    return " ".join(episode.names) if frozen.occluder is not None else ""
+def _occlusion_key(occlusion: Occlusion | None) -> str:
+    """Views of a record differ by what hides it and where; one that nothing hides is the clean one."""
+    if occlusion is None or not len(occlusion.boxes):
+        return ""
+    return f"{occlusion.occluder} {np.round(occlusion.boxes, 2).tolist()}"
 
 
 def _fitted(view: View, occlusion: Occlusion | None, size: int, saliency_of: SaliencyOf | None) -> FittedImage:
@@ -239,11 +350,6 @@ def _example(view: View, episode: Episode, size: int) -> Example:
     inside = ((points_input >= -0.5) & (points_input <= size - 0.5)).all(-1)
     blank = FittedImage(np.zeros((0, 0, 3), dtype=np.uint8), fit, view.record.id)
     return Example(blank, episode.names, points_input, visible & inside)
-
-
-def _rows_of(encoded: EncodedList, keys: Sequence[tuple[str, str]]) -> Encoded:
-    chosen = encoded.encoded.select([encoded.rows[key] for key in keys])
-    return Encoded(chosen.features.float(), chosen.fits, chosen.saliency)
 
 
 def _batches(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:

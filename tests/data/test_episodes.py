@@ -89,6 +89,14 @@ def test_too_few_images_are_an_error_that_says_what_to_do(cow_problem):
         pool(cow_problem, settings=EpisodeSettings(queries=20))
 
 
+def test_all_queries_that_are_left_may_be_taken_instead_of_too_many(cow_problem):
+    settings = EpisodeSettings(queries=1000, is_up_to=True)
+    assert settings.least_files == 6 and EpisodeSettings(queries=3, is_up_to=True).least_files == 4
+    episode = pool(cow_problem, settings=settings).draw(0)
+    files = [file_of(view.record) for view in episode.supports + episode.queries]
+    assert 5 <= len(episode.queries) < 1000 and len(set(files)) == len(files)
+
+
 @pytest.mark.parametrize("purpose", ["train", "tune", "calibrate"])
 def test_report_episodes_cannot_be_drawn_for_anything_but_a_report(cow_problem, purpose):
     with pytest.raises(ValueError, match=r"report species|novel keypoints must not"):

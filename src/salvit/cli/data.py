@@ -144,6 +144,7 @@ def freeze(
     episodes: int = typer.Option(1000, "--episodes", min=1, help="Of each kind (novel and base)."),
     shots: int = typer.Option(1, "--shots", min=1),
     queries: int = typer.Option(5, "--queries", min=1),
+    up_to: bool = typer.Option(False, "--up-to", help="Take all queries that a species has left where it has fewer."),
     crop: CropName = typer.Option(CropName.gt_random, "--crop", help="Drawn once for each record."),
     provider: str = typer.Option("learned", "--provider", help="With --crop saliency: where the maps come from."),
     seed: int = typer.Option(0, "--seed", min=0),
@@ -159,11 +160,14 @@ def freeze(
     problem = open_problem(name, root, unseen, dev_species=dev_species)
     for note in problem.notes:
         typer.echo(f"differs: {note}", err=True)
-    settings = EpisodeSettings(shots=shots, queries=queries, crop=crop.value)
+    settings = EpisodeSettings(shots=shots, queries=queries, is_up_to=up_to, crop=crop.value)
     saliency_of = _saliency_of(provider) if crop is CropName.saliency else None
     values = draw(problem, settings, episodes=episodes, seed=seed, role=role.value, saliency_of=saliency_of)
     write_frozen(values, out, overwrite=overwrite)
     typer.echo(f"wrote {out}: {len(values['episodes'])} episodes, {len(values['records'])} records")
+    if up_to:
+        counts = [len(row["queries"]) for row in values["episodes"]]
+        typer.echo(f"queries of an episode: {min(counts)} to {max(counts)}, {sum(counts) / len(counts):.1f} on average")
     typer.echo(f"hash {values['hash']}")
 
 

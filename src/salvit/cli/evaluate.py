@@ -9,6 +9,7 @@ import typer
 
 if TYPE_CHECKING:
     from salvit.data.frozen import FrozenList
+    from salvit.transductive import TransductiveSettings
     from salvit.types import Detector
 
 
@@ -21,51 +22,120 @@ def evaluate(
     out: Path = typer.Option(..., help="Write the predictions to this file (.jsonl)."),
     result: Path | None = typer.Option(None, help="Score them at once and write the result to this file."),
     finetune: int = typer.Option(0, min=0, help="Steps on each episode's supports before it is predicted."),
+    episodes: int | None = typer.Option(None, min=1, help="Only the first so many of each kind."),
+    queries: int | None = typer.Option(None, min=1, help="Only the first so many of each episode."),
+    occluder: str | None = typer.Option(None, help="Hide keypoints of the queries: grey, average or background."),
+    occlusion: float = typer.Option(1.0, min=0, max=1, help="With --occluder: the share of keypoints to hide."),
+    transductive: bool = typer.Option(False, "--transductive", help="The queries of an episode help each other."),
+    assignment: str = typer.Option("soft", help="soft, average, or oracle (the truth selects: an upper bound)."),
+    selection: str = typer.Option("score", help="score, or score+similarity."),
+    eta: int | None = typer.Option(None, min=0, help="Pseudo labels of each keypoint; else a third of the queries."),
+    rounds: int = typer.Option(1, min=1, help="How often the prototypes are refined."),
+    kappa: float = typer.Option(0.8, min=0, max=1, help="Weight of the supports."),
+    protocol: str = typer.Option("label-free", help="label-free, or paper (looks at the queries' visibility)."),
     device: str = typer.Option("auto", help="auto, cpu, cuda or mps."),
     threads: int = typer.Option(0, min=0, help="Threads for the network; 0: as many as the machine has."),
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace files that exist."),
 ) -> None:
     """Predict on a frozen list of episodes, to a file; with --result, score that file too."""
-    import torch
-
-    from salvit.cli.progress import track
-    from salvit.data.frozen import read_frozen
-    from salvit.data.splits import open_problem
+    from salvit.config import from_mapping
     from salvit.detections import check_output
-    from salvit.evaluate import encode_list, predict_fine_tuned, predict_list
-    from salvit.model.detector import SalViT
-    from salvit.predict import load
-    from salvit.priors import saliency_of_records
+    from salvit.transductive import TransductiveSettings
 
     for path in (out, *([result] if result else [])):
         check_output(path, overwrite)
-    if threads:
-        torch.set_num_threads(threads)
-    problem = open_problem(data, root, unseen)
-    listed = read_frozen(frozen, problem, purpose="report")
-    detector = load(model, device=device)
-    about = _about(detector, listed, finetune)
-    saliency_of = saliency_of_records(detector)
-    if finetune:
-        if not isinstance(detector, SalViT):
-            raise ValueError(f"--finetune needs a trained network; {detector.name} has no weights of its own")
-        predict_fine_tuned(detector, listed, finetune, about, out, saliency_of=saliency_of, track=track)
-    else:
-        encoded = encode_list(detector, listed, saliency_of=saliency_of, track=track)
-        predict_list(detector, listed, encoded, about, out, track=track)
+    if transductive and finetune:
+        raise ValueError("--transductive and --finetune do not go together; choose one")
+    chosen = {"assignment": assignment, "selection": selection, "rounds": rounds, "kappa": kappa, "protocol": protocol}
+    settings = from_mapping(TransductiveSettings, {**chosen, "eta": eta}) if transductive else None
+    listed = open_list(data, root, unseen, frozen, occluder, occlusion, episodes, queries)
+    _predict(listed, model, device, threads, out, finetune, settings)
     typer.echo(f"predictions: {out}")
     if result is not None:
         _score(out, listed, result)
 
 
-def _about(detector: Detector, listed: FrozenList, finetune: int) -> dict[str, Any]:
+def open_list(
+    data: str,
+    root: Path,
+    unseen: str | None,
+    path: Path,
+    occluder: str | None = None,
+    occlusion: float = 1.0,
+    episodes: int | None = None,
+    queries: int | None = None,
+    kind: str | None = None,
+) -> FrozenList:
+    """A frozen list over its data, or the part of it that was asked for."""
+    from typing import cast
+
+    from salvit.data.frozen import read_frozen
+    from salvit.data.occlude import OCCLUDERS, Occluder
+    from salvit.data.splits import open_problem
+    from salvit.evaluate import part_of_list
+
+    if occluder is not None and occluder not in OCCLUDERS:
+        raise ValueError(f"--occluder {occluder}: expected {', '.join(OCCLUDERS)}")
+    listed = read_frozen(
+        path,
+        open_problem(data, root, unseen),
+        purpose="report",
+        occluder=cast("Occluder | None", occluder),
+        probability=occlusion,
+    )
+    return part_of_list(listed, episodes=episodes, queries=queries, kind=kind)
+
+
+def _predict(
+    listed: FrozenList,
+    model: str,
+    device: str,
+    threads: int,
+    out: Path,
+    finetune: int,
+    transductive: TransductiveSettings | None,
+) -> None:
+    import torch
+
+    from salvit.cli.progress import track
+    from salvit.evaluate import encode_list, predict_fine_tuned, predict_list
+    from salvit.model.detector import SalViT
+    from salvit.predict import load
+    from salvit.priors import saliency_of_records
+
+    if threads:
+        torch.set_num_threads(threads)
+    detector = load(model, device=device)
+    about = about_run(detector, listed, finetune, transductive)
+    saliency_of = saliency_of_records(detector)
+    if finetune:
+        if not isinstance(detector, SalViT):
+            raise ValueError(f"--finetune needs a trained network; {detector.name} has no weights of its own")
+        predict_fine_tuned(detector, listed, finetune, about, out, saliency_of=saliency_of, track=track)
+        return
+    if transductive is not None:
+        typer.echo(f"queries of an episode: {_count_queries(listed)}")
+    encoded = encode_list(detector, listed, saliency_of=saliency_of, track=track)
+    predict_list(detector, listed, encoded, about, out, transductive=transductive, track=track)
+
+
+def _count_queries(listed: FrozenList) -> str:
+    counts = [len(row["queries"]) for row in listed.values["episodes"]]
+    few, many = min(counts), max(counts)
+    return str(few) if few == many else f"{few} to {many}, {sum(counts) / len(counts):.1f} on average"
+
+
+def about_run(
+    detector: Detector, listed: FrozenList, finetune: int = 0, transductive: TransductiveSettings | None = None
+) -> dict[str, Any]:
     """What a prediction file says of how it was made."""
+    from salvit.config import to_mapping
     from salvit.model.detector import SalViT
     from salvit.results import hardware
 
     values, problem = listed.values, listed.problem
-    protocol = {
-        "transductive": False,
+    protocol: dict[str, Any] = {
+        "transductive": transductive is not None,
         "crop": values["crop"],
         "bn": detector.settings.backbone.bn if isinstance(detector, SalViT) else "running",
         "saliency": detector.settings.saliency if isinstance(detector, SalViT) else "none",
@@ -74,13 +144,18 @@ def _about(detector: Detector, listed: FrozenList, finetune: int) -> dict[str, A
         "input_size": detector.input_size,
         "notes": list(problem.notes),
     }
+    if transductive is not None:
+        protocol |= {"transduction": to_mapping(transductive), "queries_of_an_episode": _count_queries(listed)}
+    if listed.occluder is not None:
+        protocol |= {"occluder": listed.occluder, "occlusion": listed.probability}
     return {
         "data": problem.name,
         "problem": problem.label,
+        "model": detector.name + ("+T" if transductive is not None else ""),
         "shots": values["shots"],
         "seed": values["seed"],
         "protocol": protocol,
-        "command": _command(values, detector.name, finetune),
+        "command": _command(listed, detector.name, finetune, transductive),
         "hardware": hardware(),
     }
 
@@ -92,16 +167,16 @@ def score(
     unseen: str | None = typer.Option(None, help="The unseen species (or list of species)."),
     frozen: Path = typer.Option(..., "--list", help="The frozen list that the predictions were made on."),
     out: Path = typer.Option(..., help="Write the result to this file (.json)."),
+    episodes: int | None = typer.Option(None, min=1, help="As it was evaluated: only the first of each kind."),
+    queries: int | None = typer.Option(None, min=1, help="As it was evaluated: only the first of each episode."),
     against: Path | None = typer.Option(None, help="Another run's predictions on the same list: compare the two."),
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace a file that exists."),
 ) -> None:
     """Score a prediction file: ours or anybody's."""
-    from salvit.data.frozen import read_frozen
-    from salvit.data.splits import open_problem
     from salvit.detections import check_output
 
     check_output(out, overwrite)
-    listed = read_frozen(frozen, open_problem(data, root, unseen), purpose="report")
+    listed = open_list(data, root, unseen, frozen, episodes=episodes, queries=queries)
     _score(predictions, listed, out)
     if against is not None:
         _compare(predictions, against, listed)
@@ -166,16 +241,30 @@ def _print(result: dict[str, Any], figures: dict[str, Any]) -> None:
     console.print(f"protocol: {result['protocol']}")
 
 
-def _command(values: dict[str, Any], model: str, finetune: int) -> str:
+def _command(listed: FrozenList, model: str, finetune: int, transductive: TransductiveSettings | None) -> str:
     """The two commands that make the same figures again, without anybody's own paths."""
-    episodes = len(values["episodes"]) // max(1, len({row["kind"] for row in values["episodes"]}))
+    values = listed.values
+    part = values.get("part", {})
+    kinds = [row["kind"] for row in values["episodes"]]
+    whole = part.get("of", {"queries": values["queries"], "episodes": max(map(kinds.count, kinds))})
     root, unseen = f"--root $SALVIT_DATA/{values['data']}", f"--unseen {values['unseen']}"
+    is_short = whole.get("is_up_to", any(len(row["queries"]) < whole["queries"] for row in values["episodes"]))
     freeze = (
-        f"salvit data freeze {values['data']} {root} {unseen} --shots {values['shots']} --queries {values['queries']} "
-        f"--crop {values['crop']} --episodes {episodes} --seed {values['seed']} --out list.json"
+        f"salvit data freeze {values['data']} {root} {unseen} --shots {values['shots']} --queries {whole['queries']}"
+        f"{' --up-to' if is_short else ''} --crop {values['crop']} --episodes {whole['episodes']} "
+        f"--seed {values['seed']} --out list.json"
     )
-    steps = f" --finetune {finetune}" if finetune else ""
+    more = "".join(f" --{name} {part[name]}" for name in ("episodes", "queries") if name in part)
+    more += f" --finetune {finetune}" if finetune else ""
+    if listed.occluder is not None:
+        more += f" --occluder {listed.occluder} --occlusion {listed.probability:g}"
+    if transductive is not None:
+        eta = "" if transductive.eta is None else f" --eta {transductive.eta}"
+        more += (
+            f" --transductive --assignment {transductive.assignment} --selection {transductive.selection}{eta} "
+            f"--rounds {transductive.rounds} --kappa {transductive.kappa:g} --protocol {transductive.protocol}"
+        )
     return (
-        f"{freeze} && salvit evaluate --data {values['data']} {root} {unseen} --list list.json --model {model}{steps} "
+        f"{freeze} && salvit evaluate --data {values['data']} {root} {unseen} --list list.json --model {model}{more} "
         "--out predictions.jsonl --result result.json"
     )

@@ -20,6 +20,8 @@ from salvit.types import BoolArray, Record
 
 LEAST_QUERIES = 0.4
 """At least this share of the queries must show enough keypoints that the supports show too."""
+FEWEST_QUERIES = 5
+"""Where all that are left are taken, a species with fewer is not."""
 MAX_TRIES = 1000
 """After so many draws without an acceptable episode, the data are at fault."""
 SaliencyOf = Callable[[Record], npt.NDArray[np.float32]]
@@ -54,6 +56,8 @@ class EpisodeSettings:
     shots: int | tuple[int, int] = 1
     """K, or the least and the most K, drawn anew for each episode."""
     queries: int = 5
+    is_up_to: bool = False
+    """Take all queries that a species has left where it has fewer (transduction: the more the better), at least 5."""
     crop: Crop = "gt-random"
     augment: AugmentSettings | None = None
     """Training only."""
@@ -69,6 +73,11 @@ class EpisodeSettings:
     def shots_range(self) -> tuple[int, int]:
         """Least and most K."""
         return (self.shots, self.shots) if isinstance(self.shots, int) else self.shots
+
+    @property
+    def least_files(self) -> int:
+        """So many image files a species needs for an episode."""
+        return self.shots_range[1] + (min(self.queries, FEWEST_QUERIES) if self.is_up_to else self.queries)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +138,7 @@ class EpisodePool:
         check_allowed(problem, purpose, problem.records[role])
         self.problem, self.role, self.kind, self.settings, self.seed = problem, role, kind, settings, seed
         self.saliency_of = saliency_of
-        self.candidates = _gather(problem, role, kind, settings.shots_range[1] + settings.queries)
+        self.candidates = _gather(problem, role, kind, settings.least_files)
         weights = np.array([len(candidates.records) for candidates in self.candidates], dtype=np.float64)
         if problem.split.species_draw == "uniform":
             weights[:] = 1.0
