@@ -19,9 +19,10 @@ LAYERS = (
     ("backbones",),
     ("saliency",),
     ("data", "model", "demo", "formats"),
-    ("packs", "predict", "evaluate", "score", "metrics", "results", "detections", "draw", "baselines", "train",
+    ("packs", "predict", "queries", "flip", "suggest", "evaluate", "score", "metrics", "results", "detections", "draw",
+     "baselines", "train",
      "checkpoint", "features", "episode_tensors", "recipes", "finetune", "priors", "tables", "compare_saliency",
-     "teach_saliency", "transductive", "kept_features"),
+     "teach_saliency", "projects", "transductive", "kept_features", "masked_views", "suites"),
     ("bench",),
     ("cli", "web"),
 )  # fmt: skip

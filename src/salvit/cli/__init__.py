@@ -9,7 +9,7 @@ import sys
 
 import typer
 
-from salvit.cli import bench, data, detect, evaluate, info, saliency, tables, train, weights
+from salvit.cli import bench, data, detect, evaluate, info, saliency, serve, tables, train, weights
 from salvit.memory import keep_freed_memory
 
 app = typer.Typer(
@@ -26,6 +26,7 @@ app.command("score")(evaluate.score)
 app.command("info")(info.info)
 app.command("train")(train.train)
 app.command("tables")(tables.tables)
+app.command("serve")(serve.serve)
 app.add_typer(saliency.app, name="saliency")
 app.add_typer(data.app, name="data")
 app.add_typer(weights.app, name="weights")

@@ -1,0 +1,44 @@
+"""Which models and sources of saliency are on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+SALIENCY = ("learned", "rbd", "spectral_residual", "none")
+"""Sources of saliency that need nothing more than salvit itself."""
+
+
+def present_models(folders: Sequence[Path]) -> list[dict[str, str]]:
+    """Models that can be loaded: ``match`` on backbones whose weights are here, and trained files in the folders."""
+    from salvit.backbones.weights import KNOWN, weights_path
+
+    models = []
+    for known in KNOWN:
+        if weights_path(known.name) is not None:
+            name = "match" if known.name == "lite0" else f"match:{known.name}"
+            models.append({"name": name, "title": f"Nearest features on {known.name}", "kind": "match"})
+    for folder in folders:
+        for file in sorted(folder.glob("*.safetensors")):
+            if _is_checkpoint(file):
+                models.append({"name": str(file), "title": f"Trained: {file.stem}", "kind": "trained"})
+    return models
+
+
+def present_saliency() -> list[str]:
+    """Sources of saliency that can be used."""
+    from salvit.backbones.weights import weights_path
+
+    return [*SALIENCY, "attentiveness"] if weights_path("dinov2-s14") is not None else list(SALIENCY)
+
+
+def _is_checkpoint(file: Path) -> bool:
+    from safetensors import SafetensorError, safe_open
+
+    from salvit.checkpoint import FORMAT
+
+    try:
+        with safe_open(file, framework="pt") as opened:
+            return bool((opened.metadata() or {}).get("format") == FORMAT)
+    except (SafetensorError, OSError):
+        return False
