@@ -128,18 +128,26 @@ def test_fast_path_equals_plain_path(kernel, position, mask, normalise_qk):
         with torch.no_grad():
             fast, plain = attention.mix_fast(query, key, value, m), attention.mix_plain(query, key, value, m)
         torch.testing.assert_close(fast, plain, rtol=1e-4, atol=1e-5)
+        made = []
+        for mix in (attention.mix_with_gradient, attention.mix_plain):
+            attention.zero_grad()
+            mixed = mix(*attention.split_heads(tokens()), m)
+            (mixed * torch.linspace(0, 1, mixed.numel()).view_as(mixed)).sum().backward()
+            made.append([mixed] + [weight.grad for weight in attention.parameters() if weight.grad is not None])
+        for one, two in zip(*made, strict=True):
+            torch.testing.assert_close(one, two, rtol=1e-3, atol=1e-4)
 
 
-def test_inference_takes_the_fast_path_and_training_the_plain_one(monkeypatch):
+def test_inference_and_training_each_take_their_fast_path(monkeypatch):
     attention = build()
     taken = []
-    for path in ("mix_fast", "mix_plain"):
+    for path in ("mix_fast", "mix_plain", "mix_with_gradient"):
         original = getattr(attention, path)
         monkeypatch.setattr(attention, path, lambda *args, path=path, run=original: (taken.append(path), run(*args))[1])
     attention(tokens(), saliency())
     with torch.no_grad():
         attention(tokens(), saliency())
-    assert taken == ["mix_plain", "mix_fast"]
+    assert taken == ["mix_with_gradient", "mix_fast"]
 
 
 @pytest.mark.parametrize("kernel", ["softmax", "rbf", "rbf_printed"])

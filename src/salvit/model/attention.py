@@ -71,8 +71,8 @@ class MaskedSelfAttention(nn.Module):
     def forward(self, tokens: Tensor, saliency: Tensor | None = None) -> Tensor:
         """Attend: tokens (B, P, D), saliency of the patches m (B, P) or None for no mask -> (B, P, D)."""
         query, key, value = self.split_heads(tokens)
-        is_fast = self.is_row_normalised and not torch.is_grad_enabled()
-        mix = self.mix_fast if is_fast else self.mix_plain
+        fast = self.mix_with_gradient if torch.is_grad_enabled() else self.mix_fast
+        mix = fast if self.is_row_normalised else self.mix_plain
         mixed = mix(query, key, value, saliency)  # (B, E, P, C)
         return self.project_out(mixed.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
@@ -96,7 +96,7 @@ class MaskedSelfAttention(nn.Module):
         return 1 if is_unit else self.settings.head_channels
 
     def mix_plain(self, query: Tensor, key: Tensor, value: Tensor, saliency: Tensor | None) -> Tensor:
-        """A V, formula by formula: (B, E, P, C). Works for every kernel, and is the path that is trained."""
+        """A V, formula by formula: (B, E, P, C). Works for every kernel and mask; the others are held equal to it."""
         return self._weights(query, key, saliency) @ value
 
     def _weights(self, query: Tensor, key: Tensor, saliency: Tensor | None) -> Tensor:
@@ -152,6 +152,22 @@ class MaskedSelfAttention(nn.Module):
             q, k, v = query[image, None], key[image, None], value[image, None]
             mixed[image] = F.scaled_dot_product_attention(q, k, v, attn_mask=mask[None], scale=1 / root)[0]
         return mixed
+
+    def mix_with_gradient(self, query: Tensor, key: Tensor, value: Tensor, saliency: Tensor | None) -> Tensor:
+        """A V for training, for kernels with normalised rows: (B, E, P, C).
+
+        The same terms as in :meth:`mix_fast`, but r's products are part of the one matrix product, so that few (P, P)
+        tables are made, kept and gone through again backwards.
+        """
+        root = self.settings.beta * math.sqrt(self._width)
+        terms = self._fast_bias_terms(key, saliency, root)
+        if self.relative is not None:
+            more = self.relative.as_products(query, key if self.settings.kernel == "rbf" else None)
+            query, key = torch.cat([query, more[0]], dim=-1), torch.cat([key, more[1]], dim=-1)
+        logits = (query / root) @ key.transpose(-1, -2)  # (B, E, P, P)
+        if terms:
+            logits = logits + sum(terms[1:], start=terms[0])
+        return logits.softmax(-1) @ value
 
     def _fast_bias_terms(self, key: Tensor, saliency: Tensor | None, root: float) -> list[Tensor]:
         """What the fused kernel adds to its logits; each (B or 1, E or 1, P, P)."""

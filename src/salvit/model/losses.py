@@ -60,14 +60,17 @@ def multi_scale_loss(scales: Sequence[ScaleOutput], points_input: Tensor, valid:
     return classification + offset
 
 
-def probability_alignment(clean: Sequence[ScaleOutput], occluded: Sequence[ScaleOutput], valid: Tensor) -> Tensor:
+def probability_alignment(
+    clean: Sequence[ScaleOutput], occluded: Sequence[ScaleOutput], valid: Tensor, *, is_target_detached: bool = True
+) -> Tensor:
     """L_aln = KL[P ‖ P_occ] (paper Sec. 3.3, masking and alignment), mean over valid keypoints and scales.
 
-    Choice: the clean branch is a target, so it gets no gradient.
+    Choice: the clean branch is a target, so it gets no gradient unless that is asked for.
     """
     terms = []
     for first, second in zip(clean, occluded, strict=True):
-        target = first.logits.detach().log_softmax(-1)
+        logits = first.logits.detach() if is_target_detached else first.logits
+        target = logits.log_softmax(-1)
         divergence = F.kl_div(second.logits.log_softmax(-1), target, reduction="none", log_target=True).sum(-1)
         terms.append(masked_mean(divergence, valid))
     return torch.stack(terms).mean()
@@ -76,6 +79,36 @@ def probability_alignment(clean: Sequence[ScaleOutput], occluded: Sequence[Scale
 def feature_alignment(clean: Tensor, occluded: Tensor, order: int = 1) -> Tensor:
     """L_aln = ‖𝓔(I) − 𝓔(I_occ)‖ (paper Sec. 3.3), mean over all numbers of |·| (order 1) or its square (order 2)."""
     return F.l1_loss(occluded, clean) if order == 1 else F.mse_loss(occluded, clean)
+
+
+def maximum_mean_discrepancy(clean: Tensor, occluded: Tensor) -> Tensor:
+    """L_aln = MMD²(𝓔(I), 𝓔(I_occ)) (paper Sec. 4.3): are the tokens of both views drawn alike, wherever they are?
+
+        MMD² = E k(x, x') + E k(y, y') − 2 E k(x, y),   k(a, b) = exp(−‖a − b‖² / 2h)
+
+    Choice: a Gaussian kernel whose h is the mean squared distance of all pairs of the two views, without gradient; all
+    pairs count, also of a token with itself, so that it is never negative. Mean over images.
+    Shapes: clean and occluded (Q, D, H, W) -> ().
+    """
+    both = torch.cat([clean.flatten(2), occluded.flatten(2)], dim=2).transpose(1, 2)  # (Q, 2P, D)
+    squares = both.square().sum(-1)  # (Q, 2P)
+    distances = (squares[:, :, None] + squares[:, None, :] - 2 * both @ both.transpose(1, 2)).clamp_min(0)
+    width = distances.detach().mean((1, 2), keepdim=True).clamp_min(1e-12)
+    kernel = torch.exp(-distances / (2 * width))  # (Q, 2P, 2P)
+    cells = both.shape[1] // 2
+    sign = torch.cat([both.new_ones(cells), -both.new_ones(cells)]) / cells
+    return torch.einsum("i,qij,j->q", sign, kernel, sign).mean()
+
+
+def reconstruction_loss(predicted: Tensor, images: Tensor, hidden: Tensor) -> Tensor:
+    """SimMIM: ℓ1 between the predicted and the true pixels of masked patches (paper supplement, MAA strategy).
+
+    Choice: colours in [0, 1]. Shapes: predicted (Q, H·W, 3·s²) of patches of side s, images (Q, 3, S, S), hidden
+    (Q, H, W) -> (); 0 where nothing is masked.
+    """
+    side = images.shape[-1] // hidden.shape[-1]
+    patches = F.unfold(images, side, stride=side).transpose(1, 2)  # (Q, H·W, 3·s²)
+    return masked_mean((predicted - patches).abs().mean(-1), hidden.flatten(1))
 
 
 def total_loss(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 
@@ -76,6 +77,23 @@ class RelativeKeyEncoding(nn.Module):
                 by_query = products.view(len(products), height, width, -1)  # (E, H, W, P), by the query's place
                 by_query.add_(key_y[image, :, :, None]).add_(key_x[image, :, None])
             yield products.flatten(-2)
+
+
+    def as_products(self, query: Tensor, key: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Vectors whose products are q·r, or q·r − k·r where keys are given: both (B, E, P, H + W) or twice as wide.
+
+        q_i · r_ij is a number for each column and row that j can be in, times which of them j is in; k_j · r_ij likewise.
+        So a single matrix product of [q, …] and [k, …] gives all of it.
+        """
+        height, width = self.grid_hw
+        places = torch.arange(height * width, device=query.device)
+        is_at = torch.cat([F.one_hot(places % width, width), F.one_hot(places // width, height)], dim=1)  # (P, W + H)
+        is_at = is_at.to(query.dtype).expand(*query.shape[:-1], -1)  # (B, E, P, W + H)
+        of_query = torch.cat(self._parts(query, is_key=False), dim=-1)
+        if key is None:
+            return of_query, is_at
+        of_key = torch.cat(self._parts(key, is_key=True), dim=-1)
+        return torch.cat([of_query, -is_at], dim=-1), torch.cat([is_at, of_key], dim=-1)
 
 
 class RelativeBias(nn.Module):

@@ -22,15 +22,15 @@ class SpatialDescriptor(nn.Module):
 
     def __init__(self, channels_in: int, channels: int) -> None:
         super().__init__()
-        wide = 2 * channels
+        wide = channels * 3 // 2
         self.channels = channels
         self.project = nn.Conv2d(channels_in, channels, kernel_size=1)
         self.to_half = _conv(channels, wide, stride=2)
         self.to_quarter = _conv(wide, wide, stride=2)
-        self.whole = _conv(wide, wide)
-        self.from_quarter = _conv(wide, wide)
+        self.at_quarter = _conv(wide, wide)
+        self.at_half = _conv(wide, wide)
         self.narrow = nn.Conv2d(wide, channels, kernel_size=1)
-        self.from_half = _conv(channels, channels)
+        self.at_full = nn.Conv2d(channels, channels, kernel_size=1)
         for layer in self.modules():
             if isinstance(layer, nn.Conv2d):
                 nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
@@ -40,35 +40,34 @@ class SpatialDescriptor(nn.Module):
     def forward(self, features: Tensor, prototypes: Tensor, wanted: Tensor | None = None) -> Tensor:
         """Features (Q, D, H, W) and prototypes (N, D) to maps (Q, N, m, H, W), or (1, P, m, H, W) of wanted pairs."""
         maps = attended_maps(self.project, features, prototypes, wanted)
-        fine = maps.flatten(0, 1)  # (Q·N, m, H, W)
-        half = F.relu_(self.to_half(fine))
+        full = maps.flatten(0, 1)  # (Q·N, m, H, W)
+        half = F.relu_(self.to_half(full))
         quarter = F.relu_(self.to_quarter(half))
-        quarter = quarter + F.relu_(self.whole(quarter))
-        half = F.relu_(self.from_quarter(half + _raise(quarter, half)))
-        fine = F.relu_(self.from_half(fine + _raise(self.narrow(half), fine)))
-        found: Tensor = fine.unflatten(0, maps.shape[:2])
+        quarter = quarter + F.relu_(self.at_quarter(quarter))
+        half = F.relu_(self.at_half(half + _raise(quarter, half)))
+        full = F.relu_(self.at_full(full + _raise(self.narrow(half), full)))
+        found: Tensor = full.unflatten(0, maps.shape[:2])
         return found
 
 
 class SpatialLocator(nn.Module):
-    """𝓖 on maps: each scale resamples the map to S × S cells, and two 1×1 convolutions give the branches."""
+    """𝓖 on maps: a 1×1 convolution gives the three branches of every scale, which are then resampled to S × S cells.
+
+    The convolution is linear, so this is the same as resampling the map first, and much cheaper.
+    """
 
     def __init__(self, channels: int, scales: tuple[int, ...], latent: int) -> None:
         super().__init__()
         self.latent, self.sizes = latent, scales
-        self.scales = nn.ModuleList(
-            nn.Sequential(
-                nn.Conv2d(channels, channels, kernel_size=1), nn.ReLU(), nn.Conv2d(channels, 3 + 2 * latent, 1)
-            )
-            for _ in scales
-        )
+        self.branches = nn.Conv2d(channels, len(scales) * (3 + 2 * latent), kernel_size=1)
 
     def forward(self, maps: Tensor) -> tuple[ScaleOutput, ...]:
         """Maps (Q, N, m, H, W) to the branches of every scale."""
         outputs = []
-        for size, layers in zip(self.sizes, self.scales, strict=True):
-            cells = F.interpolate(maps.flatten(0, 1), size=(size, size), mode="bilinear", antialias=True)
-            joint = layers(cells).flatten(2).transpose(1, 2).unflatten(0, maps.shape[:2])  # (Q, N, S², 3 + 2V)
+        parts = self.branches(maps.flatten(0, 1)).chunk(len(self.sizes), dim=1)  # (Q·N, 3 + 2V, H, W) each
+        for size, part in zip(self.sizes, parts, strict=True):
+            cells = F.interpolate(part, size=(size, size), mode="bilinear", antialias=True)
+            joint = cells.flatten(2).transpose(1, 2).unflatten(0, maps.shape[:2])  # (Q, N, S², 3 + 2V)
             logits, offsets, latents = joint.split([1, 2, 2 * self.latent], dim=-1)
             outputs.append(ScaleOutput(logits[..., 0], torch.tanh(offsets), latents.unflatten(-1, (2, self.latent))))
         return tuple(outputs)
