@@ -82,7 +82,7 @@ class RelativeKeyEncoding(nn.Module):
     def as_products(self, query: Tensor, key: Tensor | None) -> tuple[Tensor, Tensor]:
         """Vectors whose products are q·r, or q·r − k·r where keys are given: both (B, E, P, H + W) or twice as wide.
 
-        q_i · r_ij is a number for each column and row that j can be in, times which of them j is in; k_j · r_ij likewise.
+        q_i · r_ij is a number for each column and row that j can be in, times which of them j is in; k_j · r_ij too.
         So a single matrix product of [q, …] and [k, …] gives all of it.
         """
         height, width = self.grid_hw
