@@ -54,7 +54,7 @@ def test_embedding_is_the_mean_over_patches_of_the_whole_stack():
     stacked = torch.cat([saliency[:, None], (images - embedding.mean) / embedding.std], dim=1)
     torch.testing.assert_close(embedding(images, saliency), embedding.layers(stacked).mean((-2, -1)))
     kinds = [type(layer).__name__ for layer in embedding.layers]
-    assert kinds == ["Conv2d", "ReLU"] * 4 + ["Conv2d"]
+    assert kinds == ["Conv2d", "ReLU"] + ["Conv3x3", "ReLU"] * 3 + ["Conv2d"]
     assert [layer.kernel_size for layer in embedding.layers if isinstance(layer, torch.nn.Conv2d)] == [
         (8, 8),
         (3, 3),

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from salvit.model.settings import MorphologySettings
+from salvit.model.winograd import Conv3x3
 
 CLAMP = (0.02, 0.98)
 """Saliency is kept inside these before it is raised to a power: 0 to a small power has no finite gradient."""
@@ -56,11 +57,11 @@ class SaliencyEmbedding(nn.Module):
         self.layers = nn.Sequential(
             nn.Conv2d(4, width, kernel_size=patch, stride=patch),
             nn.ReLU(inplace=True),
-            nn.Conv2d(width, width, kernel_size=3, padding=1),
+            Conv3x3(width, width),
             nn.ReLU(inplace=True),
-            nn.Conv2d(width, width, kernel_size=3, padding=1),
+            Conv3x3(width, width),
             nn.ReLU(inplace=True),
-            nn.Conv2d(width, width, kernel_size=3, padding=1),
+            Conv3x3(width, width),
             nn.ReLU(inplace=True),
             nn.Conv2d(width, channels, kernel_size=1),
         )

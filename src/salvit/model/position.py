@@ -78,7 +78,6 @@ class RelativeKeyEncoding(nn.Module):
                 by_query.add_(key_y[image, :, :, None]).add_(key_x[image, :, None])
             yield products.flatten(-2)
 
-
     def as_products(self, query: Tensor, key: Tensor | None) -> tuple[Tensor, Tensor]:
         """Vectors whose products are q·r, or q·r − k·r where keys are given: both (B, E, P, H + W) or twice as wide.
 
