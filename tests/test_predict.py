@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import salvit
-from salvit.predict import choose_device, detect, find_images, learn, load
+from salvit.predict import Query, choose_device, detect, find_images, learn, load
 from salvit.types import Detection, Failure
 
 
@@ -102,3 +102,42 @@ def test_the_public_names_are_these():
         *("demo_queries", "demo_support", "detect", "draw_detection", "find_images"),
         *("learn", "load", "load_pack", "read_support", "save_pack"),
     }
+
+
+def test_several_boxes_of_one_picture_give_a_detection_each(match, marked_folder):
+    pack = learn(match, marked_folder / "support.json", cropped=True)
+    path = marked_folder / "queries" / "1.png"
+    queries = [Query(path, (40, 60, 270, 220), 0), Query(path, (0, 0, 20, 20), 1)]
+    first, second = detect(match, pack, queries)
+    assert np.abs(first.points - [[60, 80], [250, 150], [120, 200]]).max() < 14
+    assert (first.index, second.index) == (0, 1) and second.box == (0, 0, 20, 20) and second.points.max() < 25
+
+
+def test_a_small_object_in_a_large_picture_is_found_in_the_salient_box(match, marked_folder):
+    from PIL import Image
+
+    from salvit.data.creatures import draw_creature
+
+    creature = draw_creature("fox", seed=3).image.resize((240, 180))
+    large = Image.new("RGB", (1600, 1200), (120, 160, 110))
+    large.paste(creature, (1100, 150))
+    large.save(marked_folder / "large.jpg")
+    pack = learn(match, marked_folder / "support.json", cropped=True)
+    (found,) = detect(match, pack, [marked_folder / "large.jpg"], box="saliency")
+    x1, y1, x2, y2 = found.box
+    assert 1000 <= x1 < x2 <= 1450 and 50 <= y1 < y2 <= 430
+    assert (found.points >= [x1 - 1, y1 - 1]).all() and (found.points <= [x2, y2]).all()
+
+
+def test_pairs_come_from_the_caller_the_file_or_the_names(match, marked_folder):
+    from dataclasses import replace
+
+    support = salvit.read_support(marked_folder / "support.json")
+    (marked,) = support.images
+    named = replace(support, images=(replace(marked, names=("left_ear", "right_ear", "paw")),))
+    assert learn(match, named).pairs == (("left_ear", "right_ear"),)
+    stated = replace(named, pairs=(("left_ear", "paw"), ("left_ear", "tail")))
+    assert learn(match, stated).pairs == (("left_ear", "paw"),)
+    assert learn(match, stated, pairs=()).pairs == ()
+    with pytest.raises(ValueError, match="names 'wing'"):
+        learn(match, stated, pairs=(("wing", "paw"),))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
+from salvit.formats.targets import check_output
 from salvit.tensor_files import read_tensors, write_tensors
 from salvit.types import Detector, Pack
 
@@ -16,8 +18,7 @@ def save_pack(pack: Pack, path: Path | str, *, overwrite: bool = False) -> Path:
     path = Path(path)
     if path.suffix != ".safetensors":
         raise ValueError(f"a pack is a .safetensors file, got {path.name!r}")
-    if path.exists() and not overwrite:
-        raise FileExistsError(f"{path} exists; choose another name, or allow it to be overwritten")
+    check_output(path, overwrite)
     about = {
         "names": pack.names,
         "model": pack.model,
@@ -25,6 +26,7 @@ def save_pack(pack: Pack, path: Path | str, *, overwrite: bool = False) -> Path:
         "skeleton": pack.skeleton,
         "pairs": pack.pairs,
         "version": pack.version,
+        "is_cropped": pack.is_cropped,
     }
     tensors = {"vectors": pack.vectors, "mask": pack.mask, **pack.extra}
     write_tensors(path, tensors, _FORMAT, {"about": json.dumps(about)})
@@ -45,7 +47,16 @@ def load_pack(path: Path | str) -> Pack:
         pairs=tuple((a, b) for a, b in about["pairs"]),
         extra=tensors,
         version=about["version"],
+        is_cropped=about.get("is_cropped", False),
     )
+
+
+def fingerprint(pack: Pack) -> str:
+    """SHA-256 of everything that decides what a pack finds: two packs of one fingerprint find the same."""
+    digest = hashlib.sha256(json.dumps([pack.names, pack.weights_sha256, pack.pairs]).encode())
+    for tensor in (pack.vectors, pack.mask):
+        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
 
 
 def check_pack(pack: Pack, detector: Detector) -> None:

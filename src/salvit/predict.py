@@ -6,21 +6,27 @@ its keypoints in other pictures.
 
 from __future__ import annotations
 
-import glob
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+import torch
 
-from salvit.data.images import MAX_PIXELS, SUFFIXES, VIDEO_SUFFIXES, read_and_fit
+from salvit.data.images import BOX_MARGIN, MAX_PIXELS, read_and_fit
+from salvit.data.splits import Pairs, pairs_from_names
 from salvit.data.support import MarkedImage, Support, drop_outside, read_support
+from salvit.flip import check_pairs, look_mirrored, merge, pairs_at_one_place
 from salvit.geometry import Window
 from salvit.packs import check_pack
+from salvit.queries import Query, find_images
+from salvit.suggest import MARKED, describe
 from salvit.types import Detection, Detector, Example, Failure, FittedImage, Pack
+
+__all__ = ["Query", "choose_device", "detect", "examples", "find_images", "learn", "load", "load_trained"]
 
 if TYPE_CHECKING:
     from salvit.model.detector import SalViT
@@ -73,19 +79,34 @@ def choose_device(device: str) -> str:
     return device
 
 
-def learn(detector: Detector, support: Support | Path | str, *, cropped: bool = False) -> Pack:
+def learn(
+    detector: Detector, support: Support | Path | str, *, cropped: bool = False, pairs: Pairs | None = None
+) -> Pack:
     """Learn a pack from marked pictures.
 
     Args:
         detector: Who learns.
-        support: A support file, or what was read from one; what had to be left out is added to its ``problems``.
+        support: A support file of any format, or what was read from one; what had to be left out is added to its
+            ``problems``.
         cropped: Crop each picture to its object's box (or to the hull of its points), as queries with a box are.
+        pairs: Left/right pairs of names; None: those that the file states, or else those that the names tell.
     """
     support = support if isinstance(support, Support) else read_support(support)
     usable = examples(detector, support, cropped=cropped)
     if not usable:
         raise ValueError(f"no marked picture can be used: {'; '.join(support.problems[:3]) or 'none was given'}")
-    return replace(detector.learn(usable), skeleton=support.skeleton)
+    encoded = detector.encode([example.image for example in usable])
+    pack = detector.learn(usable, encoded)
+    if pairs is None:
+        stated = tuple(pair for pair in support.pairs if set(pair) <= set(pack.names))
+        pairs = stated or pairs_from_names(pack.names)
+    return replace(
+        pack,
+        skeleton=support.skeleton,
+        pairs=check_pairs(tuple(pairs), pack.names),
+        is_cropped=cropped,
+        extra={**pack.extra, MARKED: torch.from_numpy(describe(encoded)).float()},
+    )
 
 
 def examples(detector: Detector, support: Support, *, cropped: bool = False) -> list[Example]:
@@ -108,64 +129,77 @@ def examples(detector: Detector, support: Support, *, cropped: bool = False) -> 
 def detect(
     detector: Detector,
     pack: Pack,
-    queries: Sequence[Path | str],
+    queries: Sequence[Path | str | Query],
     *,
-    box: Window | None = None,
+    box: Window | Literal["saliency"] | None = None,
     batch: int = 8,
     min_score: float = 0.0,
     max_pixels: int = MAX_PIXELS,
+    flip: bool = False,
+    describe: bool = False,
 ) -> Iterator[Detection | Failure]:
     """Find the keypoints of a pack in image files, in order; a file that cannot be searched gives a :class:`Failure`.
 
     Args:
         detector: Who looks.
         pack: What to look for.
-        queries: Image files.
-        box: Look only inside this box (xyxy, edge coordinates) of every picture.
+        queries: Image files, or :class:`Query` for an object in a box of its own.
+        box: Look only inside this box (xyxy, edge coordinates) of every picture that has none of its own;
+            ``saliency``: in the window of what stands out there.
         batch: Pictures that go through the network together.
         min_score: Abstain where the score is lower.
         max_pixels: Refuse larger pictures.
+        flip: Look in the mirrored picture too, and merge both ways with left and right exchanged.
+        describe: Give each detection its ``descriptor``, which suggestions need.
     """
     check_pack(pack, detector)
-    prior = _prior(detector)
-
-    def read(path: Path) -> FittedImage | Failure:
-        try:
-            return prior(read_and_fit(path, detector.input_size, box, max_pixels=max_pixels))
-        except (OSError, ValueError) as problem:
-            return Failure(path, str(problem))
-
-    waiting: list[tuple[Path, FittedImage | Failure]] = []
-    for item in _read_ahead(read, [Path(query) for query in queries], ahead=2 * batch):
+    read = _reader(detector, box, max_pixels)
+    wanted = [query if isinstance(query, Query) else Query(Path(query)) for query in queries]
+    waiting: list[_Item] = []
+    for item in _read_ahead(read, wanted, ahead=2 * batch):
         waiting.append(item)
-        if sum(isinstance(image, FittedImage) for _, image in waiting) == batch:
-            yield from _locate(detector, pack, waiting, box, min_score)
+        if sum(isinstance(item, _Seen) for item in waiting) == batch:
+            yield from _locate(detector, pack, waiting, min_score, flip, describe)
             waiting = []
-    yield from _locate(detector, pack, waiting, box, min_score)
+    yield from _locate(detector, pack, waiting, min_score, flip, describe)
 
 
-def find_images(queries: Sequence[str]) -> tuple[list[Path], list[Failure]]:
-    """Turn files, folders (searched to any depth) and glob patterns into image files, each once, in a fixed order."""
-    found: dict[Path, None] = {}
-    failures: list[Failure] = []
-    for query in queries:
-        path = Path(query)
-        if path.is_dir():
-            inside = sorted(file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES and file.is_file())
-            if not inside:
-                failures.append(
-                    Failure(path, f"{path}: the folder holds no image; expected {', '.join(SUFFIXES[:6])} …")
-                )
-            found.update(dict.fromkeys(inside))
-        elif path.is_file():
-            found[path] = None
-        else:
-            matches = [Path(name) for name in sorted(glob.glob(query, recursive=True))]
-            files = [file for file in matches if file.suffix.lower() in SUFFIXES + VIDEO_SUFFIXES and file.is_file()]
-            if not files:
-                failures.append(Failure(path, f"{query}: no such file or folder, and no image fits it as a pattern"))
-            found.update(dict.fromkeys(files))
-    return list(found), failures
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A query whose picture was read."""
+
+    query: Query
+    image: FittedImage
+    box: Window | None
+
+
+_Item = _Seen | Failure
+
+
+def _reader(detector: Detector, box: Window | Literal["saliency"] | None, max_pixels: int) -> Callable[[Query], _Item]:
+    """What reads and fits the picture of a query, or says why it cannot."""
+    prior = _prior(detector)
+    salient = _salient_box(max_pixels) if box == "saliency" else None
+
+    def read(query: Query) -> _Item:
+        try:
+            own, margin = query.box or (None if box == "saliency" else box), BOX_MARGIN
+            if own is None and salient is not None:
+                own, margin = salient(query.path), 0.0  # its own margin is in it
+            image = read_and_fit(query.path, detector.input_size, own, max_pixels=max_pixels, margin=margin)
+            return _Seen(query, prior(image), own)
+        except (OSError, ValueError) as problem:
+            return Failure(query.path, str(problem))
+
+    return read
+
+
+def _salient_box(max_pixels: int) -> Callable[[Path], Window]:
+    from salvit.priors import saliency_box
+    from salvit.saliency import build_provider
+
+    provider = build_provider("learned")
+    return lambda path: saliency_box(path, provider, max_pixels=max_pixels)
 
 
 def _prior(detector: Detector) -> Callable[[FittedImage], FittedImage]:
@@ -196,48 +230,53 @@ def _hull(marked: MarkedImage) -> Window:
 
 
 def _locate(
-    detector: Detector,
-    pack: Pack,
-    items: Sequence[tuple[Path, FittedImage | Failure]],
-    box: Window | None,
-    min_score: float,
+    detector: Detector, pack: Pack, items: Sequence[_Item], min_score: float, flip: bool, describe_too: bool
 ) -> Iterator[Detection | Failure]:
-    images = [image for _, image in items if isinstance(image, FittedImage)]
-    prediction = detector.detect(pack, images) if images else None
-    row = 0
-    for path, image in items:
-        if isinstance(image, Failure):
-            yield image
-            continue
-        assert prediction is not None and image.image_hw is not None
+    seen = [item for item in items if isinstance(item, _Seen)]
+    found = iter(_look(detector, pack, seen, min_score, flip, describe_too) if seen else ())
+    for item in items:
+        yield item if isinstance(item, Failure) else next(found)
+
+
+def _look(
+    detector: Detector, pack: Pack, seen: Sequence[_Seen], min_score: float, flip: bool, describe_too: bool
+) -> Iterator[Detection]:
+    images = [item.image for item in seen]
+    encoded = detector.encode(images)
+    prediction = detector.locate(pack, encoded)
+    warnings: list[tuple[str, ...]] = [()] * len(seen)
+    if flip:
+        prediction, warnings = merge(prediction, look_mirrored(detector, pack, images), pack.pairs)
+    descriptors = describe(encoded) if describe_too else None
+    for row, item in enumerate(seen):
+        assert item.image.image_hw is not None
+        located = np.asarray(prediction.known & (prediction.scores[row] >= min_score))
         yield Detection(
-            path=path,
-            image_hw=image.image_hw,
+            path=item.query.path,
+            image_hw=item.image.image_hw,
             names=prediction.names,
             points=prediction.points[row],
             scores=prediction.scores[row],
             presence=prediction.presence[row],
             covariances=prediction.covariances[row],
-            located=np.asarray(prediction.known & (prediction.scores[row] >= min_score)),
-            box=box,
+            located=located,
+            box=item.box,
+            index=item.query.index,
+            warnings=warnings[row] + pairs_at_one_place(prediction, row, located, pack.pairs),
+            descriptor=None if descriptors is None else descriptors[row],
         )
-        row += 1
 
 
-def _read_ahead(
-    read: Callable[[Path], FittedImage | Failure], paths: Sequence[Path], ahead: int
-) -> Iterator[tuple[Path, FittedImage | Failure]]:
+def _read_ahead(read: Callable[[Query], _Item], queries: Sequence[Query], ahead: int) -> Iterator[_Item]:
     """Read files in another thread, at most ``ahead`` before their turn: decoding costs no time beside the network."""
     pool = ThreadPoolExecutor(max_workers=2, thread_name_prefix="decode")
-    under_way: deque[tuple[Path, Future[FittedImage | Failure]]] = deque()
+    under_way: deque[Future[_Item]] = deque()
     try:
-        for path in paths:
-            under_way.append((path, pool.submit(read, path)))
+        for query in queries:
+            under_way.append(pool.submit(read, query))
             if len(under_way) > ahead:
-                first, future = under_way.popleft()
-                yield first, future.result()
+                yield under_way.popleft().result()
         while under_way:
-            first, future = under_way.popleft()
-            yield first, future.result()
+            yield under_way.popleft().result()
     finally:
         pool.shutdown(wait=False, cancel_futures=True)

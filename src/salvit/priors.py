@@ -8,17 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from salvit.data.images import read_image
+from salvit.data.crops import saliency_window
+from salvit.data.images import MAX_PIXELS, image_hw, read_image
+from salvit.geometry import Window
 from salvit.model.detector import SalViT
 from salvit.saliency import Map, Provider, build_provider
 from salvit.saliency.cache import CachedProvider
 from salvit.saliency.preprocess import preprocess_map
 from salvit.types import Detector, FittedImage, Record
 
+_SEARCHED_SIDE = 640
+"""A JPEG may be decoded down to this side before an object is looked for in it: maps are coarser than that."""
 FROM_ELSEWHERE = ("files", "onnx")
 """Providers that need files of the user's, so they cannot be built from a model's settings alone."""
 
@@ -49,6 +54,15 @@ def saliency_of_records(detector: Detector) -> Callable[[Record], Map] | None:
         return preprocess_map(kept(np.asarray(read_image(record.path)), record.path))
 
     return saliency_of
+
+
+def saliency_box(path: Path, provider: Provider, *, max_pixels: int = MAX_PIXELS) -> Window:
+    """The window of what stands out in a picture, plus 10 %: for a small object in a large picture.
+
+    The whole picture where nothing stands out.
+    """
+    small = read_image(path, max_pixels=max_pixels, at_least=_SEARCHED_SIDE)
+    return saliency_window(provider(np.asarray(small)), image_hw(path, max_pixels=max_pixels))
 
 
 def with_saliency(image: FittedImage, provider: Provider | None) -> FittedImage:

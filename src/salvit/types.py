@@ -118,6 +118,8 @@ class Pack:
     """Further tensors of the method, named ``method.…``."""
     version: str = ""
     """Version of salvit that made it."""
+    is_cropped: bool = False
+    """The marked pictures were cropped to their objects: it is meant for queries with boxes."""
 
     @property
     def known(self) -> Tensor:
@@ -161,6 +163,12 @@ class Detection:
     """(N,) False where the detector abstains: the keypoint is unknown to the pack, or too uncertain."""
     box: Window | None = None
     """The box that was searched, where one was given."""
+    index: int = 0
+    """Which object of its picture, where several boxes were searched."""
+    warnings: tuple[str, ...] = ()
+    """What looks wrong, a sentence each: left and right that may be swapped."""
+    descriptor: FloatArray | None = None
+    """(D,) what the picture looks like as a whole, where it was asked for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,18 +18,7 @@ from salvit.geometry import Window
 
 def read(path: Path) -> Support:
     """Read marked pictures; an annotation that cannot be used is left out and named."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        images = {image["id"]: image for image in content["images"]}
-        categories = {category["id"]: category for category in content["categories"]}
-        annotations = list(content["annotations"])
-    except (json.JSONDecodeError, UnicodeDecodeError) as problem:
-        raise ValueError(f"{path} is not valid JSON: {problem}") from problem
-    except (KeyError, TypeError) as problem:
-        raise ValueError(
-            f"{path} is not a COCO keypoints file: it needs 'images', 'annotations' and 'categories' with ids "
-            f"({problem!r})"
-        ) from problem
+    images, annotations, categories = _load(path)
     names = {
         key: unique_names(category["keypoints"], path)
         for key, category in categories.items()
@@ -48,6 +37,25 @@ def read(path: Path) -> Support:
         except (AttributeError, TypeError, ValueError) as problem:
             problems.append(f"{where}: {problem}; left out")
     return Support(tuple(marked), _skeleton(categories.values()), problems, _pairs(categories.values()))
+
+
+def read_boxes(path: Path) -> tuple[list[tuple[Path, Window]], list[str]]:
+    """Pictures and boxes of all annotations, keypoints or not, and what had to be left out."""
+    images, annotations, _ = _load(path)
+    boxes: list[tuple[Path, Window]] = []
+    problems: list[str] = []
+    for number, annotation in enumerate(annotations):
+        try:
+            picture, box = path.parent / images[annotation["image_id"]]["file_name"], box_of(annotation)
+        except (KeyError, TypeError, ValueError, AttributeError) as problem:
+            problems.append(f"{path.name}, annotation {number}: {problem!r}; left out")
+            continue
+        if box is None:
+            which = annotation.get("id", number)
+            problems.append(f"{path.name}, annotation {which}: no box, or an empty one; left out")
+        else:
+            boxes.append((picture, box))
+    return boxes, problems
 
 
 def write(support: Support, path: Path) -> list[str]:
@@ -74,6 +82,22 @@ def write(support: Support, path: Path) -> list[str]:
     content = {"images": images, "annotations": annotations, "categories": [category]}
     write_text(path, json.dumps(content, indent=1) + "\n")
     return problems
+
+
+def _load(path: Path) -> tuple[dict[Any, dict[str, Any]], list[dict[str, Any]], dict[Any, dict[str, Any]]]:
+    """Images and categories by id, and annotations."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        images = {image["id"]: image for image in content["images"]}
+        categories = {category["id"]: category for category in content["categories"]}
+        return images, list(content["annotations"]), categories
+    except (json.JSONDecodeError, UnicodeDecodeError) as problem:
+        raise ValueError(f"{path} is not valid JSON: {problem}") from problem
+    except (KeyError, TypeError) as problem:
+        raise ValueError(
+            f"{path} is not a COCO keypoints file: it needs 'images', 'annotations' and 'categories' with ids "
+            f"({problem!r})"
+        ) from problem
 
 
 def unique_names(names: list[str], path: Path) -> tuple[str, ...]:

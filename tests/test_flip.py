@@ -1,0 +1,122 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+from salvit.data.images import fit_image
+from salvit.flip import check_pairs, look_mirrored, merge, mirror, pairs_at_one_place, partners
+from salvit.predict import detect, learn
+from salvit.types import Prediction
+
+NAMES = ("nose", "left_eye", "right_eye")
+PAIRS = (("left_eye", "right_eye"),)
+
+
+def prediction(points, scores, spread=1.0, known=(True, True, True)):
+    points, scores = np.array([points], dtype=float), np.array([scores], dtype=float)
+    covariances = np.broadcast_to(np.eye(2) * spread**2, (1, 3, 2, 2)).copy()
+    return Prediction(NAMES, points, scores, scores, covariances, np.array(known))
+
+
+def test_partners_change_places_and_the_rest_stay():
+    assert partners(NAMES, PAIRS).tolist() == [0, 2, 1]
+    assert partners(NAMES, (("left_ear", "right_ear"),)).tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "message"),
+    [
+        ((("left_eye", "right_ear"),), "names 'right_ear'"),
+        ((("left_eye", "right_eye"), ("nose", "left_eye")), "in two"),
+        ((("nose", "nose"),), "in two"),
+    ],
+)
+def test_pairs_that_cannot_be_meant_are_errors(pairs, message):
+    with pytest.raises(ValueError, match=message):
+        check_pairs(pairs, NAMES)
+
+
+def test_mirroring_twice_gives_the_picture_again(picture):
+    saliency = np.random.default_rng(0).random((320, 320), dtype=np.float32)
+    image = dataclasses.replace(fit_image(picture(), 320), saliency=saliency)
+    again = mirror(mirror(image))
+    assert np.array_equal(again.pixels, image.pixels) and np.array_equal(again.saliency, image.saliency)
+    assert np.array_equal(mirror(image).pixels[:, 0], image.pixels[:, -1])
+
+
+def test_where_both_ways_agree_the_point_is_their_mean_by_score():
+    plain = prediction([[10, 10], [20, 10], [0, 10]], [0.6, 0.5, 0.5])
+    mirrored = prediction([[12, 10], [20, 10], [0, 10]], [0.2, 0.5, 0.5])
+    merged, warnings = merge(plain, mirrored, PAIRS)
+    assert merged.points[0, 0] == pytest.approx([10.5, 10])  # 10 · 0.75 + 12 · 0.25
+    assert merged.scores[0, 0] == pytest.approx(0.75 * 0.6 + 0.25 * 0.2)
+    # about 10.5: 0.75 (1 + 0.5²) + 0.25 (1 + 1.5²) in x, 1 in y
+    assert merged.covariances[0, 0] == pytest.approx(np.diag([1.75, 1.0]))
+    assert merged.points[0, 1] == pytest.approx([20, 10]) and warnings == [()]
+
+
+def test_where_they_do_not_agree_the_better_one_counts_and_the_spread_grows():
+    plain = prediction([[10, 10], [20, 10], [0, 10]], [0.9, 0.5, 0.5])
+    mirrored = prediction([[110, 10], [20, 10], [0, 10]], [0.1, 0.5, 0.5])
+    merged, warnings = merge(plain, mirrored, PAIRS)
+    assert merged.points[0, 0] == pytest.approx([10, 10]) and warnings == [()]
+    assert merged.covariances[0, 0, 0, 0] == pytest.approx(0.9 * 1 + 0.1 * (1 + 100**2))
+
+
+def test_a_pair_that_changes_places_is_warned_of_and_taken_from_one_way():
+    plain = prediction([[10, 10], [20, 10], [0, 10]], [0.9, 0.8, 0.2])
+    mirrored = prediction([[10, 10], [0, 10], [20, 10]], [0.9, 0.3, 0.6])
+    merged, ((warning,),) = merge(plain, mirrored, PAIRS)
+    assert warning.startswith("left_eye and right_eye may be swapped")
+    assert merged.points[0, 1:] == pytest.approx(np.array([[20, 10], [0, 10]]))  # 0.8 + 0.2 > 0.3 + 0.6
+
+
+def test_a_keypoint_whose_partner_is_unknown_is_taken_from_the_plain_way():
+    plain = prediction([[10, 10], [20, 10], [0, 10]], [0.9, 0.3, 0.0], known=(True, True, False))
+    mirrored = prediction([[10, 10], [99, 99], [7, 7]], [0.9, 0.9, 0.9], known=(True, False, True))
+    merged, warnings = merge(plain, mirrored, PAIRS)
+    assert merged.points[0, 1] == pytest.approx([20, 10]) and merged.scores[0, 1] == pytest.approx(0.3)
+    assert merged.known.tolist() == [True, True, False] and warnings == [()]
+
+
+def test_a_pair_found_at_one_place_is_warned_of_unless_one_is_not_located():
+    found = prediction([[10, 10], [20, 10], [20.1, 10]], [0.9, 0.8, 0.2])
+    assert "at one place" in pairs_at_one_place(found, 0, np.array([True, True, True]), PAIRS)[0]
+    assert pairs_at_one_place(found, 0, np.array([True, True, False]), PAIRS) == ()
+    apart = prediction([[10, 10], [20, 10], [23, 10]], [0.9, 0.8, 0.2])
+    assert pairs_at_one_place(apart, 0, np.array([True, True, True]), PAIRS) == ()
+
+
+@pytest.fixture
+def sided(match, marked_folder):
+    """A pack of the test picture in which nose and tail are a pair."""
+    return learn(match, marked_folder / "support.json", pairs=(("nose", "tail"),))
+
+
+def test_looking_at_a_mirrored_picture_gives_the_mirrored_places_with_sides_exchanged(match, sided, picture):
+    image = fit_image(picture(1), match.input_size)
+    plain = match.detect(sided, [image])
+    mirrored = match.detect(sided, [mirror(image)])
+    back = look_mirrored(match, sided, [image])
+    width = match.input_size
+    expected = image.fit.to_image(np.array([width - 1, 0]) + mirrored.points[0] * [-1, 1])
+    assert back.points[0] == pytest.approx(expected[[1, 0, 2]])
+    assert np.abs(back.points[0, 2] - plain.points[0, 2]).max() < 20  # the paw has no side: found again
+    assert back.covariances[0, 2, 0, 1] == pytest.approx(-mirrored.covariances[0, 2, 0, 1] * 1.0, rel=1e-6)
+
+
+def test_flip_finds_the_points_too(match, marked_folder):
+    pack = learn(match, marked_folder / "support.json")
+    for found in detect(match, pack, sorted((marked_folder / "queries").iterdir()), flip=True):
+        assert np.abs(found.points - [[60, 80], [250, 150], [120, 200]]).max() < 17
+        assert (np.linalg.eigvalsh(found.covariances) > 0).all()
+
+
+def test_a_flipped_picture_gives_the_flipped_result(match, marked_folder, picture, tmp_path):
+    from PIL import ImageOps
+
+    ImageOps.mirror(picture(1)).save(tmp_path / "mirrored.png")
+    pack = learn(match, marked_folder / "support.json", pairs=())
+    one, other = detect(match, pack, [marked_folder / "queries" / "1.png", tmp_path / "mirrored.png"], flip=True)
+    assert np.abs(one.points - ([319, 0] + other.points * [-1, 1])).max() < 0.1
+    assert one.scores == pytest.approx(other.scores, abs=1e-4)
