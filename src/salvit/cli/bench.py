@@ -51,6 +51,14 @@ def train(json: Path | None = JSON) -> None:
     _show(run(), json)
 
 
+@app.command("transductive")
+def transductive(json: Path | None = JSON) -> None:
+    """A folder whose pictures help each other against the same pictures alone."""
+    from salvit.bench.transductive import run
+
+    _show(run(), json)
+
+
 def _show(figures: dict[str, float], path: Path | None) -> None:
     from rich.console import Console
     from rich.table import Table
