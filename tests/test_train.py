@@ -159,6 +159,62 @@ def test_two_processes_give_the_same_weights_as_one_with_the_same_batch(ground):
             assert torch.allclose(a[key], b[key], atol=2e-5), key
 
 
+MASKED = [
+    *("--set", 'model.saliency="rbd"', "--set", "train.masking.rgb=true", "--set", "train.masking.saliency=true"),
+    *("--set", "train.masking.probability=1.0", "--set", "train.masking.views=1", "--set", "train.dev_every=0"),
+    *("--set", "train.checkpoint_every=2"),
+]
+
+
+def masked(ground, out, alignment, episodes, *more):
+    align = ["--set", f'train.masking.alignment="{alignment}"', "--set", f"train.episodes={episodes}"]
+    done = run(ground, out, *MASKED, *align, *more)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("alignment", ["none", "simmim", "non_occluded", "mmd", "l2", "l1", "probability"])
+def test_every_alignment_trains(ground, alignment):
+    rows = masked(ground, ground / f"masked-{alignment}", alignment, 2)
+    assert len(rows) == 2 and all(np.isfinite(row["loss"]) for row in rows)
+    assert all(("alignment" in row) == (alignment != "none") for row in rows)
+    if alignment != "none":
+        assert any(row["alignment"] > 0 for row in rows)
+        terms = 0.5 * rows[0]["main"] + 0.5 * rows[0]["auxiliary"] + 0.5 * rows[0]["regulariser"]
+        assert rows[0]["loss"] == pytest.approx(terms + 0.1 * rows[0]["alignment"], rel=1e-4)
+
+
+def test_a_masked_run_with_parts_of_its_own_goes_on_exactly_and_the_model_can_be_used(ground):
+    whole = masked(ground, ground / "whole", "simmim", 6)
+    part = ground / "part"
+    process = subprocess.Popen(
+        command(ground, part, *MASKED, "--set", 'train.masking.alignment="simmim"', "--set", "train.episodes=6"),
+        env=environment(ground),
+        stderr=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 90
+    while not (part / "last.safetensors").exists() and time.monotonic() < deadline:
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert masked(ground, part, "simmim", 6, "--resume") == whole
+    assert same_weights(part, ground / "whole")
+    from salvit.predict import load
+
+    assert load(str(part / "last.safetensors"), device="cpu").settings.saliency == "rbd"
+
+
+def test_two_processes_mask_as_one_does(ground):
+    few = ["--set", "train.episodes_per_step=2"]
+    one = masked(ground, ground / "masked-one", "probability", 4, *few)
+    two = masked(ground, ground / "masked-two", "probability", 4, *few, "--devices", "2")
+    assert len(one) == len(two)
+    a, b = (load_file(ground / name / "last.safetensors") for name in ("masked-one", "masked-two"))
+    for key in a:
+        if key.startswith("model."):
+            assert torch.allclose(a[key], b[key], atol=2e-5), key
+
+
 def test_mixed_precision_on_a_cpu_is_refused(ground):
     done = run(ground, ground / "mixed", "--set", 'train.precision="bf16-mixed"')
     assert done.returncode == 1 and "not safe on a CPU" in done.stderr

@@ -5,7 +5,7 @@ Letters: K supports · Q queries · M keypoints, the first N of them real, the o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -16,6 +16,7 @@ from salvit.data.auxiliary import interpolate
 from salvit.data.episodes import DrawnRecords, EpisodePool, draw_paths
 from salvit.data.loading import LoadedImages, LoadSettings, load_episode
 from salvit.features import TokenCache
+from salvit.masked_views import MaskedQueries, Masker
 from salvit.model.detector import SalViT
 from salvit.model.encoder import EncoderInput
 from salvit.types import BoolArray, FloatArray
@@ -39,6 +40,8 @@ class EpisodeTensors:
     """N."""
     box_sides: Tensor
     """(Q,) the longer side of each query's box, in the input."""
+    masked: MaskedQueries | None = None
+    """The masked view of the queries, where the run has one."""
 
 
 class EpisodeSource(Protocol):
@@ -52,8 +55,8 @@ class EpisodeSource(Protocol):
 class CachedEpisodes:
     """Episodes whose images are rows of a token cache; which view of a record is shown is drawn anew each time."""
 
-    def __init__(self, pool: EpisodePool, cache: TokenCache, model: SalViT) -> None:
-        self._pool, self._cache, self._model = pool, cache, model
+    def __init__(self, pool: EpisodePool, cache: TokenCache, model: SalViT, masker: Masker | None = None) -> None:
+        self._pool, self._cache, self._model, self._masker = pool, cache, model, masker
 
     def load(self, index: int) -> EpisodeTensors:
         """Episode number ``index``."""
@@ -66,14 +69,18 @@ class CachedEpisodes:
         sides = [
             _longer_side(self._cache.boxes[self._cache.rows[record_id, view]]) for record_id, view in picks[shots:]
         ]
-        return _tensors(
+        query = self._cache.encoder_input(picks[shots:], device)
+        episode = _tensors(
             self._cache.encoder_input(picks[:shots], device),
-            self._cache.encoder_input(picks[shots:], device),
+            query,
             (points[:shots], visible[:shots]),
             (points[shots:], visible[shots:]),
             len(drawn.names),
             sides,
             device,
+        )
+        return (
+            episode if self._masker is None else replace(episode, masked=self._masker.draw(query, rng, picks[shots:]))
         )
 
     def _labels(
@@ -93,21 +100,26 @@ class CachedEpisodes:
 class FreshEpisodes:
     """Episodes whose views are read, augmented and encoded each time."""
 
-    def __init__(self, pool: EpisodePool, settings: LoadSettings, model: SalViT) -> None:
-        self._pool, self._settings, self._model = pool, settings, model
+    def __init__(self, pool: EpisodePool, settings: LoadSettings, model: SalViT, masker: Masker | None = None) -> None:
+        self._pool, self._settings, self._model, self._masker = pool, settings, model, masker
 
     def load(self, index: int) -> EpisodeTensors:
         """Episode number ``index``."""
         loaded = load_episode(self._pool.draw(index), self._settings, index)
-        return _tensors(
+        query = self._prepare(loaded.query)
+        episode = _tensors(
             self._prepare(loaded.support),
-            self._prepare(loaded.query),
+            query,
             _with_auxiliary(loaded.support),
             _with_auxiliary(loaded.query),
             len(loaded.episode.names),
             [_longer_side(box) for box in loaded.query.boxes],
             self._model.device,
         )
+        if self._masker is None:
+            return episode
+        rng = np.random.default_rng(np.random.SeedSequence([self._pool.seed, index, 1]))
+        return replace(episode, masked=self._masker.draw(query, rng))
 
     def _prepare(self, images: LoadedImages) -> EncoderInput:
         device = self._model.device

@@ -101,10 +101,10 @@ def open_cache(
     set share the rows of their common records, a run with more views adds to those that are there, and an interrupted
     computation goes on where it was.
     """
-    folder = cache_folder() / "tokens" / _key(model, problem, settings)
+    folder = token_folder(model, problem, settings)
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder / "lock"):
-        labels = _read_labels(folder)
+        labels = read_labels(folder)
         there = {(label["id"], label["view"]) for label in labels}
         asked = [(record, number) for number in range(settings.views) for record in records]
         missing = [(record, number) for record, number in asked if (record.id, number) not in there]
@@ -115,14 +115,14 @@ def open_cache(
             views = [draw_cached_view(record, problem, settings, number) for record, number in part]
             made = _fill(cache, model, views, len(labels), problem, saliency_of)
             keys = [{"id": record.id, "view": number} for record, number in part]
-            labels += _save_rows(folder, cache, [key | label for key, label in zip(keys, made, strict=True)])
+            made = [key | label for key, label in zip(keys, made, strict=True)]
+            labels += save_rows(folder, (cache.tokens, cache.pixels, cache.saliency), made)
     return _with_labels(cache, records, labels)
 
 
 def draw_cached_view(record: Record, problem: Problem, settings: ViewSettings, number: int) -> View:
     """View ``number`` of a record; it depends on the seed, the record's id and the number alone."""
-    digest = hashlib.sha256(record.id.encode()).digest()
-    rng = np.random.default_rng(np.random.SeedSequence([settings.seed, number, int.from_bytes(digest[:8], "big")]))
+    rng = np.random.default_rng(seed_of_view(record.id, settings, number))
     hw = record.image_hw or read_image_hw(record.path)
     return draw_view(record, hw, settings.crop, rng, settings.augment, can_flip=bool(problem.split.pairs))
 
@@ -167,15 +167,17 @@ def _map(folder: Path, model: SalViT, num_rows: int, num_views: int) -> TokenCac
     }
     if model.settings.saliency != "none":
         shapes["saliency"] = (np.uint8, (side, side))
-    files = {}
-    for name, (dtype, shape) in shapes.items():
-        path = folder / f"{name}.bin"
-        size = num_rows * math.prod(shape) * np.dtype(dtype).itemsize
-        if not path.exists() or path.stat().st_size < size:
-            with path.open("ab") as file:
-                file.truncate(size)
-        files[name] = np.memmap(path, dtype=dtype, mode="r+", shape=(num_rows, *shape))
+    files = {name: map_rows(folder / f"{name}.bin", num_rows, *kind) for name, kind in shapes.items()}
     return TokenCache(files["tokens"], files["pixels"], files.get("saliency"), {}, num_views, {}, [], [], [])
+
+
+def map_rows(path: Path, num_rows: int, dtype: Any, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    """A file of rows of that shape, made long enough."""
+    size = num_rows * math.prod(shape) * np.dtype(dtype).itemsize
+    if not path.exists() or path.stat().st_size < size:
+        with path.open("ab") as file:
+            file.truncate(size)
+    return np.memmap(path, dtype=dtype, mode="r+", shape=(num_rows, *shape))
 
 
 def _with_labels(cache: TokenCache, records: Sequence[Record], labels: list[dict[str, Any]]) -> TokenCache:
@@ -192,7 +194,7 @@ def _with_labels(cache: TokenCache, records: Sequence[Record], labels: list[dict
     )
 
 
-def _read_labels(folder: Path) -> list[dict[str, Any]]:
+def read_labels(folder: Path) -> list[dict[str, Any]]:
     """The labels of the rows that are there; a line that was cut off by a crash is taken away."""
     path = folder / "labels.jsonl"
     if not path.is_file():
@@ -204,14 +206,25 @@ def _read_labels(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in whole.splitlines()]
 
 
-def _save_rows(folder: Path, cache: TokenCache, labels: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def save_rows(folder: Path, arrays: Sequence[Any], labels: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Rows first, then the labels that say that they are there."""
-    for array in (cache.tokens, cache.pixels, cache.saliency):
+    for array in arrays:
         if isinstance(array, np.memmap):
             array.flush()
     with (folder / "labels.jsonl").open("a", encoding="utf-8") as file:
         file.write("".join(json.dumps(label) + "\n" for label in labels))
     return labels
+
+
+def token_folder(model: SalViT, problem: Problem, settings: ViewSettings) -> Path:
+    """The folder of all cached views of a data set that were made in the same way."""
+    return cache_folder() / "tokens" / _key(model, problem, settings)
+
+
+def seed_of_view(record_id: str, settings: ViewSettings, *numbers: int) -> np.random.SeedSequence:
+    """A seed for the draws of one view of a record."""
+    digest = hashlib.sha256(record_id.encode()).digest()
+    return np.random.SeedSequence([settings.seed, *numbers, int.from_bytes(digest[:8], "big")])
 
 
 def _key(model: SalViT, problem: Problem, settings: ViewSettings) -> str:

@@ -28,6 +28,49 @@ class DataSettings:
     augment: AugmentSettings = field(default_factory=AugmentSettings)
 
 
+Alignment = Literal["none", "simmim", "non_occluded", "mmd", "l2", "l1", "probability"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaskingSettings:
+    """Masking and alignment: queries lose foreground patches, and what is learnt of them must stay (paper Sec. 3.3).
+
+    Off unless something is masked. Choice: queries alone are masked, as they alone are occluded in the tests.
+    """
+
+    rgb: bool = False
+    """Patches of the picture become grey."""
+    saliency: bool = False
+    """They become unsalient."""
+    features: bool = False
+    """Their raw tokens become zero."""
+    probability: float = 0.5
+    """Of masking a query at all."""
+    views: int = 2
+    """``rgb`` on cached tokens: masked copies of each cached view; other masks are drawn anew each time."""
+    alignment: Alignment = "none"
+    """What is held together: masked pixels (``simmim``), the loss of the clean view (``non_occluded``), features
+    (``mmd``, ``l2``, ``l1``) or ``probability`` maps."""
+    is_target_detached: bool = True
+    """The clean branch is a target and gets no gradient from the alignment of features and probabilities."""
+
+    def __post_init__(self) -> None:
+        if self.alignment != "none" and not self.is_on:
+            raise ValueError(f"train.masking.alignment = {self.alignment!r} needs masks: set rgb, saliency or features")
+        if self.alignment == "simmim" and not (self.rgb or self.features):
+            raise ValueError("train.masking.alignment = 'simmim' recovers masked pixels: set rgb or features")
+        if self.views < 1 or not 0 <= self.probability <= 1:
+            raise ValueError(
+                f"train.masking: views must be at least 1 and probability in 0 to 1, got {self.views} and "
+                f"{self.probability}"
+            )
+
+    @property
+    def is_on(self) -> bool:
+        """Whether anything is masked."""
+        return self.rgb or self.saliency or self.features
+
+
 @dataclass(frozen=True, kw_only=True)
 class TrainSettings:
     """How it is trained; the defaults are the paper's."""
@@ -48,6 +91,7 @@ class TrainSettings:
     """λ1 of localisation, λ2 of the morphology regulariser, λ3 of alignment."""
     auxiliary_weight: float = 0.5
     """Weight of the localisation loss of auxiliary keypoints."""
+    masking: MaskingSettings = field(default_factory=MaskingSettings)
     seed: int = 0
     dev_every: int = 1000
     """Episodes between looks at dev; 0: never."""

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
 
 from salvit.checkpoint import (
     load_checkpoint,
@@ -28,15 +27,14 @@ from salvit.checkpoint import (
 from salvit.data.episodes import EpisodePool, EpisodeSettings
 from salvit.data.loading import LoadSettings
 from salvit.data.splits import Kind, Problem, Purpose, Role
-from salvit.episode_tensors import CachedEpisodes, EpisodeSource, EpisodeTensors, FreshEpisodes
+from salvit.episode_tensors import CachedEpisodes, EpisodeSource, FreshEpisodes
 from salvit.features import SaliencyOf, Track, ViewSettings, open_cache
+from salvit.learner import Learner, flat
+from salvit.masked_views import CachedMasker, FreshMasker, Masker, check_masking, open_masked_tokens
 from salvit.metrics import harmonic_mean
 from salvit.model.build import build_model
-from salvit.model.detector import EpisodeOutput, SalViT
-from salvit.model.encoder import EncoderInput
+from salvit.model.detector import SalViT
 from salvit.model.locator import decode
-from salvit.model.losses import multi_scale_loss
-from salvit.model.morphology import exponent_regulariser
 from salvit.priors import saliency_of_records
 from salvit.recipes import Recipe, TrainSettings
 
@@ -87,14 +85,16 @@ def train(
         raise FileExistsError(f"{folder} holds a run already; --resume goes on with it, or choose another folder")
     torch.manual_seed(settings.seed)
     model = build_model(recipe.model, backbone_weights).to(fabric.device)
-    optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=settings.learning_rate)
+    check_masking(model, settings.masking)
+    learner = Learner(model, settings).to(fabric.device)
+    optimizer = torch.optim.Adam([p for p in learner.parameters() if p.requires_grad], lr=settings.learning_rate)
     progress = Progress(0, settings.episodes, {})
     if resume and (folder / "last.safetensors").exists():
-        _restore(folder / "last.safetensors", recipe, model, optimizer, progress)
+        _restore(folder / "last.safetensors", recipe, learner, optimizer, progress)
     with fabric.rank_zero_first():  # the others then read what it cached
         sources = _Sources(recipe, problem, model, saliency_of_records(model), track)
-    wrapped, wrapped_optimizer = fabric.setup(_Learner(model, settings), optimizer)
-    run = _Run(recipe, folder, fabric, model, wrapped, wrapped_optimizer, progress, report)
+    wrapped, wrapped_optimizer = fabric.setup(learner, optimizer)
+    run = _Run(recipe, folder, fabric, learner, wrapped, wrapped_optimizer, progress, report)
     run.loop(sources)
     return folder / ("best.safetensors" if (folder / "best.safetensors").exists() else "last.safetensors")
 
@@ -104,54 +104,6 @@ def learning_rate(settings: TrainSettings, episode: int) -> float:
     if settings.schedule == "cosine":
         return settings.learning_rate * 0.5 * (1 + math.cos(math.pi * episode / settings.episodes))
     return float(settings.learning_rate * STEP_FACTOR ** (episode // STEP_EPISODES))
-
-
-def wanted_pairs(valid: Tensor) -> Tensor:
-    """Pairs of query and keypoint (Q, M) that a step looks at: the valid ones, or the first where there are none."""
-    return valid if valid.any() else torch.arange(valid.numel(), device=valid.device).view_as(valid) == 0
-
-
-def episode_losses(
-    output: EpisodeOutput, episode: EpisodeTensors, model: SalViT, settings: TrainSettings
-) -> dict[str, Tensor]:
-    """The terms of L = λ1 L_ms + w L_ms^aux + λ2 L_reg (paper Eq. 11; auxiliary keypoints after FSKD) and their sum.
-
-    ``output`` is that of :func:`wanted_pairs` alone.
-    """
-    n, wanted = episode.num_real, wanted_pairs(episode.valid)
-    points, valid = episode.query_points[wanted][None], episode.valid[wanted][None]  # (1, P, 2), (1, P)
-    is_real = (torch.arange(wanted.shape[1], device=wanted.device) < n).expand_as(wanted)[wanted][None]  # (1, P)
-    terms = {"main": multi_scale_loss(output.scales, points, valid & is_real, model.input_size)}
-    total = settings.lambdas[0] * terms["main"]
-    if episode.valid.shape[1] > n:
-        terms["auxiliary"] = multi_scale_loss(output.scales, points, valid & ~is_real, model.input_size)
-        total = total + settings.auxiliary_weight * terms["auxiliary"]
-    if output.exponents is not None:
-        morphology = model.settings.morphology
-        terms["regulariser"] = exponent_regulariser(output.exponents, morphology.centre, morphology.interval)
-        total = total + settings.lambdas[1] * terms["regulariser"]
-    return {**terms, "loss": total}
-
-
-class _Learner(nn.Module):
-    """An episode to its losses, on plain tensors: what Fabric wraps for many devices."""
-
-    def __init__(self, model: SalViT, settings: TrainSettings) -> None:
-        super().__init__()
-        self.model, self._settings = model, settings
-
-    def forward(self, num_real: int, *parts: Tensor | None) -> dict[str, Tensor]:
-        support, query = EncoderInput(*parts[:3]), EncoderInput(*parts[3:6])  # type: ignore[arg-type]
-        points, mask, targets, valid, sides = parts[6:]
-        episode = EpisodeTensors(support, points, mask, query, targets, valid, num_real, sides)  # type: ignore[arg-type]
-        output = self.model(support, points, mask, query, wanted_pairs(valid))  # type: ignore[arg-type]
-        return episode_losses(output, episode, self.model, self._settings)
-
-
-def _flat(episode: EpisodeTensors) -> tuple[Any, ...]:
-    inputs = [(one.raw, one.images, one.saliency) for one in (episode.support, episode.query)]
-    labels = (episode.support_points, episode.support_mask, episode.query_points, episode.valid, episode.box_sides)
-    return (episode.num_real, *inputs[0], *inputs[1], *labels)
 
 
 @torch.no_grad()
@@ -206,12 +158,23 @@ class _Sources:
         purpose: Purpose = "train" if role == "train" else "tune"
         seed = self._recipe.train.seed
         pool = EpisodePool(self._problem, role, kind, settings, purpose=purpose, seed=seed)
+        masking = self._recipe.train.masking
+        is_masked = role == "train" and masking.is_on
         if views == 0:
-            return FreshEpisodes(pool, LoadSettings(size=self._model.input_size), self._model)
+            masker: Masker | None = FreshMasker(self._model, masking) if is_masked else None
+            loading = LoadSettings(size=self._model.input_size, saliency_of=self._saliency_of)
+            return FreshEpisodes(pool, loading, self._model, masker)
         shown = ViewSettings(crop=settings.crop, views=views, seed=seed, augment=settings.augment)
         records = self._problem.records[role]
         cache = open_cache(self._model, self._problem, records, shown, saliency_of=self._saliency_of, track=self._track)
-        return CachedEpisodes(pool, cache, self._model)
+        if not is_masked:
+            return CachedEpisodes(pool, cache, self._model)
+        masked = None
+        if masking.rgb:
+            masked = open_masked_tokens(
+                self._model, self._problem, records, cache, shown, masking.views, track=self._track
+            )
+        return CachedEpisodes(pool, cache, self._model, CachedMasker(self._model, masking, masked))
 
 
 class _Run:
@@ -222,14 +185,15 @@ class _Run:
         recipe: Recipe,
         folder: Path,
         fabric: Fabric,
-        model: SalViT,
+        learner: Learner,
         wrapped: Any,
         optimizer: Any,
         progress: Progress,
         report: Report,
     ) -> None:
         self.recipe, self.folder, self.fabric, self.report = recipe, folder, fabric, report
-        self.model, self.wrapped, self.optimizer, self.progress = model, wrapped, optimizer, progress
+        self.model, self.wrapped, self.optimizer, self.progress = learner.model, wrapped, optimizer, progress
+        self._learner = learner
         self._saved_at = time.monotonic()
         if fabric.is_global_zero:
             folder.mkdir(parents=True, exist_ok=True)
@@ -262,7 +226,7 @@ class _Run:
         for number, index in enumerate(mine):
             with fabric.no_backward_sync(self.wrapped, enabled=number + 1 < len(mine)):
                 episode = source.load(index)
-                terms = self.wrapped(*_flat(episode))
+                terms = self.wrapped(*flat(episode))
                 fabric.backward(terms["loss"] * (fabric.world_size / settings.episodes_per_step))
             for name, value in terms.items():
                 sums[name] = sums.get(name, 0.0) + float(value.detach())
@@ -297,16 +261,23 @@ class _Run:
         if not self.fabric.is_global_zero:
             return
         state = {"episode": self.progress.episode, "best": self.progress.best, "dev": self.progress.dev}
-        optimizer = optimizer_tensors(self.optimizer.optimizer) if with_optimizer else {}
+        optimizer = (
+            optimizer_tensors(self.optimizer.optimizer) | self._learner.training_parts() if with_optimizer else {}
+        )
         save_checkpoint(self.folder / name, self.recipe, own_weights(self.model), optimizer, state)
 
 
-def _restore(path: Path, recipe: Recipe, model: SalViT, optimizer: torch.optim.Optimizer, progress: Progress) -> None:
+def _restore(
+    path: Path, recipe: Recipe, learner: Learner, optimizer: torch.optim.Optimizer, progress: Progress
+) -> None:
     """Go on from a checkpoint of the same recipe."""
     saved = load_checkpoint(path)
     if saved.recipe != recipe:
         raise ValueError(f"{path} was made by another recipe; resume with the same one, or choose another folder")
-    put_weights(model, saved.weights)
+    put_weights(learner.model, saved.weights)
+    with torch.no_grad():
+        for name, value in learner.training_parts().items():
+            value.copy_(saved.optimizer.pop(name))
     put_optimizer(optimizer, saved.optimizer)
     progress.episode, progress.best, progress.dev = saved.state["episode"], saved.state["best"], saved.state["dev"]
 

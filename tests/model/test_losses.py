@@ -12,9 +12,11 @@ from salvit.model.losses import (
     grid_classification_loss,
     localisation_losses,
     masked_mean,
+    maximum_mean_discrepancy,
     multi_scale_loss,
     offset_loss,
     probability_alignment,
+    reconstruction_loss,
     total_loss,
 )
 
@@ -91,6 +93,45 @@ def test_the_clean_branch_is_a_target_without_gradient():
     probability_alignment((clean,), (occluded,), torch.ones(2, 3, dtype=torch.bool)).backward()
     assert clean.logits.grad is None
     assert occluded.logits.grad.abs().sum() > 0
+
+
+def test_the_clean_branch_gets_a_gradient_where_that_is_asked_for():
+    clean, occluded = scales(0)[0], scales(1)[0]
+    clean.logits.requires_grad_()
+    valid = torch.ones(2, 3, dtype=torch.bool)
+    probability_alignment((clean,), (occluded,), valid, is_target_detached=False).backward()
+    assert clean.logits.grad.abs().sum() > 0
+
+
+def test_mean_discrepancy_by_hand():
+    # one token in each view, distance² 4; all four pairs: 0, 4, 4, 0, so h = 2 and k = exp(−1):
+    # 1 + 1 − 2 exp(−1)
+    clean, occluded = torch.zeros(1, 1, 1, 1), torch.full((1, 1, 1, 1), 2.0)
+    assert maximum_mean_discrepancy(clean, occluded).item() == pytest.approx(2 - 2 * math.exp(-1))
+
+
+def test_mean_discrepancy_does_not_care_where_tokens_are_and_is_never_negative():
+    features = torch.randn(3, 8, 4, 4, generator=torch.Generator().manual_seed(0))
+    turned = features.flip(-1, -2)
+    assert maximum_mean_discrepancy(features, turned).item() == pytest.approx(0.0, abs=1e-6)
+    other = torch.randn(3, 8, 4, 4, generator=torch.Generator().manual_seed(1)) + 1
+    assert maximum_mean_discrepancy(features, other).item() > 0.1
+    assert maximum_mean_discrepancy(features * 0, features * 0).item() == 0.0
+    other.requires_grad_()
+    maximum_mean_discrepancy(features, other).backward()
+    assert torch.isfinite(other.grad).all() and other.grad.abs().sum() > 0
+
+
+def test_reconstruction_looks_at_masked_patches_alone():
+    images = torch.arange(16.0).view(1, 1, 4, 4).expand(1, 3, 4, 4) / 16
+    hidden = torch.tensor([[[False, True], [False, False]]])
+    true = torch.nn.functional.unfold(images, 2, stride=2).transpose(1, 2)  # (1, 4, 12)
+    predicted = torch.full_like(true, 9.0)
+    predicted[:, 1] = true[:, 1] + 0.25
+    assert reconstruction_loss(predicted, images, hidden).item() == pytest.approx(0.25)
+    # the second patch is the upper right one: 2, 3, 6, 7 in each colour
+    assert (true[0, 1] * 16).tolist() == [2, 3, 6, 7] * 3
+    assert reconstruction_loss(predicted, images, torch.zeros_like(hidden)).item() == 0.0
 
 
 def test_feature_alignment_by_hand():

@@ -20,11 +20,11 @@ from salvit.data.loading import LoadSettings
 from salvit.data.splits import open_problem
 from salvit.episode_tensors import CachedEpisodes, EpisodeSource, FreshEpisodes
 from salvit.features import ViewSettings, open_cache
+from salvit.learner import episode_losses, wanted_pairs
 from salvit.model.build import build_model
 from salvit.model.detector import SalViT
 from salvit.model.settings import preset
 from salvit.recipes import TrainSettings
-from salvit.train import episode_losses, wanted_pairs
 
 _ROUNDS = 6
 

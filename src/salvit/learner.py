@@ -1,0 +1,127 @@
+"""One training episode to its losses: localisation on the view that is shown, the regulariser, and the alignment.
+
+Letters: Q queries · M keypoints, auxiliary ones too · P pairs of them that count.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from salvit.episode_tensors import EpisodeTensors
+from salvit.masked_views import MaskedQueries
+from salvit.model.detector import EpisodeOutput, SalViT
+from salvit.model.encoder import EncoderInput
+from salvit.model.losses import (
+    feature_alignment,
+    maximum_mean_discrepancy,
+    multi_scale_loss,
+    probability_alignment,
+    reconstruction_loss,
+)
+from salvit.model.morphology import exponent_regulariser
+from salvit.recipes import TrainSettings
+
+
+def wanted_pairs(valid: Tensor) -> Tensor:
+    """Pairs of query and keypoint (Q, M) that a step looks at: the valid ones, or the first where there are none."""
+    return valid if valid.any() else torch.arange(valid.numel(), device=valid.device).view_as(valid) == 0
+
+
+def episode_losses(
+    output: EpisodeOutput, episode: EpisodeTensors, model: SalViT, settings: TrainSettings
+) -> dict[str, Tensor]:
+    """The terms of L = λ1 L_ms + w L_ms^aux + λ2 L_reg (paper Eq. 11; auxiliary keypoints after FSKD) and their sum.
+
+    ``output`` is that of :func:`wanted_pairs` alone.
+    """
+    n, wanted = episode.num_real, wanted_pairs(episode.valid)
+    points, valid = episode.query_points[wanted][None], episode.valid[wanted][None]  # (1, P, 2), (1, P)
+    is_real = (torch.arange(wanted.shape[1], device=wanted.device) < n).expand_as(wanted)[wanted][None]  # (1, P)
+    terms = {"main": multi_scale_loss(output.scales, points, valid & is_real, model.input_size)}
+    total = settings.lambdas[0] * terms["main"]
+    if episode.valid.shape[1] > n:
+        terms["auxiliary"] = multi_scale_loss(output.scales, points, valid & ~is_real, model.input_size)
+        total = total + settings.auxiliary_weight * terms["auxiliary"]
+    if output.exponents is not None:
+        morphology = model.settings.morphology
+        terms["regulariser"] = exponent_regulariser(output.exponents, morphology.centre, morphology.interval)
+        total = total + settings.lambdas[1] * terms["regulariser"]
+    return {**terms, "loss": total}
+
+
+class Learner(nn.Module):
+    """An episode to its losses, on plain tensors: what Fabric wraps for many devices."""
+
+    def __init__(self, model: SalViT, settings: TrainSettings) -> None:
+        super().__init__()
+        self.model, self._settings = model, settings
+        self.simmim: nn.Linear | None = None
+        """Recovers the pixels of masked patches; a part of the training, not of the model."""
+        if settings.masking.alignment == "simmim":
+            self.simmim = nn.Linear(model.encoder.channels, 3 * model.backbone.stride**2)
+
+    def forward(self, num_real: int, *parts: Tensor | None) -> dict[str, Tensor]:
+        """The terms of L = λ1 L_ms^occ + λ2 L_reg + λ3 L_aln (paper Sec. 3.3) and their sum, ``loss``."""
+        episode = unflat(num_real, parts)
+        shown = episode.query if episode.masked is None else episode.masked.query
+        output = self._look(episode, shown)
+        terms = episode_losses(output, episode, self.model, self._settings)
+        if episode.masked is not None and self._settings.masking.alignment != "none":
+            terms["alignment"] = self._alignment(episode, episode.masked, output)
+            terms["loss"] = terms["loss"] + self._settings.lambdas[2] * terms["alignment"]
+        return terms
+
+    def training_parts(self) -> dict[str, Tensor]:
+        """Weights that only training needs; a checkpoint keeps them beside the optimiser's state."""
+        return {name: value for name, value in self.state_dict().items() if not name.startswith("model.")}
+
+    def _look(self, episode: EpisodeTensors, query: EncoderInput) -> EpisodeOutput:
+        wanted = wanted_pairs(episode.valid)
+        output = self.model(episode.support, episode.support_points, episode.support_mask, query, wanted)
+        assert isinstance(output, EpisodeOutput)
+        return output
+
+    def _alignment(self, episode: EpisodeTensors, masked: MaskedQueries, output: EpisodeOutput) -> Tensor:
+        """L_aln between the clean and the masked view of the queries (paper Sec. 3.3)."""
+        masking = self._settings.masking
+        if self.simmim is not None:
+            assert episode.query.images is not None
+            predicted = self.simmim(output.query_features.flatten(2).transpose(1, 2))
+            return reconstruction_loss(predicted, episode.query.images, masked.hidden)
+        if masking.alignment == "non_occluded":
+            return episode_losses(self._look(episode, episode.query), episode, self.model, self._settings)["main"]
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not masking.is_target_detached):
+            if masking.alignment == "probability":
+                clean = self._look(episode, episode.query)
+            else:
+                features = self.model.encoder(episode.query).features
+        if masking.alignment == "probability":
+            valid = episode.valid[wanted_pairs(episode.valid)][None]
+            return probability_alignment(
+                clean.scales, output.scales, valid, is_target_detached=masking.is_target_detached
+            )
+        if masking.alignment == "mmd":
+            return maximum_mean_discrepancy(features, output.query_features)
+        return feature_alignment(features, output.query_features, order=1 if masking.alignment == "l1" else 2)
+
+
+def flat(episode: EpisodeTensors) -> tuple[Any, ...]:
+    """An episode as plain tensors: Fabric moves and scatters those."""
+    inputs = [(one.raw, one.images, one.saliency) for one in (episode.support, episode.query)]
+    labels = (episode.support_points, episode.support_mask, episode.query_points, episode.valid, episode.box_sides)
+    masked: tuple[Tensor | None, ...] = ()
+    if episode.masked is not None:
+        query = episode.masked.query
+        masked = (query.raw, query.images, query.saliency, episode.masked.hidden)
+    return (episode.num_real, *inputs[0], *inputs[1], *labels, *masked)
+
+
+def unflat(num_real: int, parts: tuple[Any, ...]) -> EpisodeTensors:
+    """The way back."""
+    points, mask, targets, valid, sides = parts[6:11]
+    masked = MaskedQueries(EncoderInput(*parts[11:14]), parts[14]) if len(parts) > 11 else None
+    support, query = EncoderInput(*parts[:3]), EncoderInput(*parts[3:6])
+    return EpisodeTensors(support, points, mask, query, targets, valid, num_real, sides, masked)
