@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -15,12 +15,13 @@ from salvit.predict import load
 from salvit.priors import provider_of, with_saliency
 from salvit.projects import Found, Project, Shot, Target, Work, stamps_of
 from salvit.saliency import Provider, build_provider
+from salvit.transductive import refine_pack
 from salvit.types import Detector, Encoded, Example, FittedImage, Pack, Prediction
 from salvit.web.encodings import Encodings, encoding_key, join_encodings
 from salvit.web.limits import Limits
 
 _LEARN_TOGETHER = 16
-"""Marked objects whose features are in memory at once while a pack is learnt."""
+"""Objects whose features are in memory as 32-bit floats at once while a pack is learnt or refined."""
 
 
 class Unreadable(Exception):
@@ -129,6 +130,10 @@ class Engine:
         """Find a pack's keypoints in objects."""
         return found_of(self.detector.locate(pack, self.encode(targets)), targets)
 
+    def refine(self, pack: Pack, targets: Sequence[Target]) -> Pack:
+        """Let objects refine a pack (:mod:`salvit.transductive`); their features are read a few at a time."""
+        return refine_pack(self.detector, pack, _Encodings(self, targets))
+
     def named_pack(self) -> Pack:
         """A pack of everything that is marked, with the project's names, links and pairs: to be saved."""
         model = self.prepare()
@@ -148,6 +153,17 @@ class Engine:
             skeleton=named(overview["skeleton"]),
             pairs=named(overview["pairs"]),
         )
+
+
+class _Encodings:
+    """Features of many objects, as often as they are gone through, a few in memory at a time."""
+
+    def __init__(self, engine: Engine, targets: Sequence[Target]) -> None:
+        self._engine, self._targets = engine, targets
+
+    def __iter__(self) -> Iterator[Encoded]:
+        for start in range(0, len(self._targets), _LEARN_TOGETHER):
+            yield self._engine.encode(self._targets[start : start + _LEARN_TOGETHER])
 
 
 def found_of(prediction: Prediction, targets: Sequence[Target]) -> list[Found]:

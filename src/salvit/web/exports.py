@@ -5,14 +5,28 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
+import tempfile
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import salvit
+from salvit.data.support import MarkedImage, Support
 from salvit.detections import SCHEMA, annotation_row, image_row
+from salvit.formats import FORMATS, write
 from salvit.projects import Project
 from salvit.types import Detection
+
+_FILES = {
+    "csv": "points.csv", "sleap": "points.slp", "label-studio": "label-studio.json",
+    "deeplabcut": "CollectedData_salvit.csv", "ultralytics": "data.yaml",
+}  # fmt: skip
+_WITH_PICTURES = ("deeplabcut", "ultralytics")
+"""Formats whose pictures must lie beside them."""
 
 
 def detections_of(project: Project, *, only_marks: bool = False) -> list[Detection]:
@@ -94,20 +108,59 @@ def _detection(
     )
 
 
+def to_support(project: Project, detections: Sequence[Detection]) -> Support:
+    """The same for all other formats; an object whose points people checked all is a person's work, without scores."""
+    overview = project.overview()
+    names = {point["id"]: point["name"] for point in overview["keypoints"]}
+    images = tuple(
+        MarkedImage(
+            one.path, one.names, one.points, one.located, one.box, one.image_hw,
+            None if (one.scores[one.located] == 1.0).all() else one.scores,
+        )
+        for one in detections
+    )  # fmt: skip
+
+    def named(links: list[list[int]]) -> tuple[tuple[str, str], ...]:
+        return tuple((names[first], names[second]) for first, second in links)
+
+    return Support(images, named(overview["skeleton"]), pairs=named(overview["pairs"]))
+
+
 def present_formats() -> list[str]:
-    """Formats that a project can be written in here."""
-    return ["coco"]
+    """Formats that a project can be written in here: some need packages of the extra ``formats``."""
+    needs = {"deeplabcut": ("pandas", "tables"), "sleap": ("sleap_io",), "ultralytics": ("yaml",)}
+    return [name for name in FORMATS if all(find_spec(package) for package in needs.get(name, ()))]
 
 
-def export(project: Project, format: str, *, only_marks: bool = False) -> tuple[str, bytes, str]:
-    """A project in a format: file name, content and media type."""
+def export(project: Project, format: str, *, only_marks: bool = False) -> Path:
+    """Write a project in a format; returns the file, alone in a new folder that the caller removes.
+
+    Paths in it are relative to the project's folder; formats that want the pictures beside them give a zip file.
+    """
+    if format not in present_formats():
+        raise ValueError(f"unknown format {format!r}; known here: {', '.join(present_formats())}")
     detections = detections_of(project, only_marks=only_marks)
     if not detections:
         raise ValueError("there is no point to write yet; mark one, or find them first")
-    if format not in present_formats():
-        raise ValueError(f"unknown format {format!r}; known here: {', '.join(present_formats())}")
-    content = json.dumps(to_coco(project, detections), indent=1).encode()
-    return f"{_plain(project.folder.name)}.json", content, "application/json"
+    folder = Path(tempfile.mkdtemp(prefix="export-", dir=project.home))
+    name = _plain(project.folder.name)
+    if format == "coco":
+        target = folder / f"{name}.json"
+        target.write_text(json.dumps(to_coco(project, detections), indent=1), encoding="utf-8")
+        return target
+    support = to_support(project, detections)
+    if format in _WITH_PICTURES:
+        inside = folder / name
+        write(support, inside / _FILES[format], format)
+        packed = Path(shutil.make_archive(str(folder / f"{name}-{format}"), "zip", folder, name))
+        shutil.rmtree(inside)
+        return packed
+    beside = project.folder / f".{folder.name}{Path(_FILES[format]).suffix}"
+    try:
+        write(support, beside, format)
+        return beside.rename(folder / f"{name}-{_FILES[format]}")
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 def _plain(name: str) -> str:

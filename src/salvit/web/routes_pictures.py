@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tempfile
 from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Query, Response, UploadFile
 from fastapi.responses import FileResponse
+from starlette.background import BackgroundTask
 
 from salvit.projects import Change
 from salvit.web import exports, schemas, uploads
@@ -126,11 +128,12 @@ def explain_at(
     return site.worker.ask(lambda engine: explain_place(engine, number, x, y))
 
 
-@router.get("/export/{format}", response_class=Response)
-def export(site: SiteOf, format: str, only_marks: bool = False) -> Response:
+@router.get("/export/{format}", response_class=FileResponse)
+def export(site: SiteOf, format: str, only_marks: bool = False) -> FileResponse:
     """Everything that is marked and found, as a file; ``only_marks``: without what people did not confirm."""
-    name, content, media = exports.export(site.project, format, only_marks=only_marks)
-    return Response(content, media_type=media, headers=_download(name))
+    file = exports.export(site.project, format, only_marks=only_marks)
+    remove = BackgroundTask(shutil.rmtree, file.parent, ignore_errors=True)
+    return FileResponse(file, filename=file.name, headers={"cache-control": "no-store"}, background=remove)
 
 
 @router.get("/pack", response_class=Response)

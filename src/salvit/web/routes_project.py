@@ -82,7 +82,11 @@ def read_job(site: SiteOf, number: Id) -> dict[str, Any]:
 
 @router.post("/jobs", status_code=202, response_model=schemas.Job)
 def add_job(site: SiteOf, new: schemas.NewJob) -> dict[str, Any]:
-    """Find the marked points in all pictures (``detect``); from then on they are found again after each change."""
+    """Find the marked points in all pictures; from then on they are found again after each change.
+
+    ``transductive``: the pictures themselves refine what was taught (salvit.transductive). What it finds of a keypoint
+    stands until a mark of that keypoint changes.
+    """
     if not site.project.settings()["live"]:
         site.project.change_settings({"live": True})
         site.tell_project()

@@ -86,9 +86,9 @@ class SettingsChange(_Strict):
 
 
 class NewJob(_Strict):
-    """A job to do."""
+    """A job to do: ``transductive`` lets the pictures themselves refine what was taught."""
 
-    kind: Literal["detect"] = "detect"
+    kind: Literal["detect", "transductive"] = "detect"
 
 
 class Look(_Strict):

@@ -72,6 +72,11 @@ class Worker:
         if self._project.settings()["live"]:
             self.request("detect")
 
+    def work_off(self) -> None:
+        """Do everything that is open in the calling thread: for measurements, where no thread was started."""
+        while self._answer() or self._step():
+            pass
+
     # --- the thread -------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
@@ -97,10 +102,13 @@ class Worker:
         if job is None:
             return False
         try:
-            if job["kind"] == "detect":
-                self._detect(job["id"])
-            else:
-                raise ValueError(f"this salvit knows no job {job['kind']!r}")
+            match job["kind"]:
+                case "detect":
+                    self._detect(job["id"])
+                case "transductive":
+                    self._transduce(job["id"])
+                case other:
+                    raise ValueError(f"this salvit knows no job {other!r}")
         except Unreadable as problem:
             self._engine.work.refuse(problem.target.image, problem.reason)
             self._publish("pictures", self._project.pictures([problem.target.image]))
@@ -141,6 +149,29 @@ class Worker:
         pack = self._engine.learn(shots, targets[0].keypoints, stamps)
         found = self._engine.locate(pack, targets)
         self._engine.work.keep(found, stamps, {target.object: target.revision for target in targets})
+
+    def _transduce(self, number: int) -> None:
+        """One step: encode a few pictures that are not yet; when all are, refine and find everything."""
+        work = self._engine.work
+        model = self._engine.prepare()
+        shots, targets = work.shots(), work.targets()
+        missing = [target for target in targets if not self._engine.has(target)]
+        done = len(targets) - len(missing)
+        work.update_job(number, "running", done=done, total=len(targets))
+        self._publish("job", work.job(number))
+        if missing:
+            self._engine.encode(missing[:ENCODE_TOGETHER])
+            return
+        if shots:
+            stamps = stamps_of(shots, model)
+            pack = self._engine.refine(self._engine.learn(shots, sorted(stamps), stamps), targets)
+            for start in range(0, len(targets), LOCATE_TOGETHER):
+                part = targets[start : start + LOCATE_TOGETHER]
+                revisions = {target.object: target.revision for target in part}
+                work.keep(self._engine.locate(pack, part), stamps, revisions)
+                self._publish("pictures", self._project.pictures(sorted({target.image for target in part})))
+        self._done[number] = len(targets)
+        self._end(number, "done", "" if shots else "no point is marked yet; mark at least one")
 
     def _end(self, number: int, state: str, message: str) -> None:
         done = self._done.pop(number, 0)
