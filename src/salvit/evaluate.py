@@ -74,8 +74,9 @@ def part_of_list(
     queries: int | None = None,
     episodes: int | None = None,
     kind: str | None = None,
+    shots: int | None = None,
 ) -> FrozenList:
-    """A list of the first queries of the first episodes (of each kind, or of one kind alone), with a hash of its own.
+    """A list of the first supports and queries of the first episodes (of all kinds or one), with a hash of its own.
 
     The same list and numbers always give the same part.
     """
@@ -83,17 +84,22 @@ def part_of_list(
     for row in frozen.values["episodes"]:
         seen[row["kind"]] = seen.get(row["kind"], 0) + 1
         if (kind is None or row["kind"] == kind) and (episodes is None or seen[row["kind"]] <= episodes):
-            rows.append({**row, "queries": row["queries"][:queries]})
+            rows.append({**row, "supports": row["supports"][:shots], "queries": row["queries"][:queries]})
     if rows == frozen.values["episodes"]:
         return frozen
     if not rows:
         raise ValueError(f"the list holds no episode of kind {kind!r}; it has {', '.join(sorted(seen))}")
-    asked = {"queries": queries, "episodes": episodes, "kind": kind}
-    whole = {"queries": frozen.values["queries"], "episodes": max(seen.values()), "hash": frozen.hash}
-    whole["is_up_to"] = any(len(row["queries"]) < whole["queries"] for row in frozen.values["episodes"])
-    part = {**{name: value for name, value in asked.items() if value is not None}, "of": whole}
-    counted = whole["queries"] if queries is None else min(queries, whole["queries"])
-    values = {**frozen.values, "queries": counted, "episodes": rows, "part": part}
+    asked = {"queries": queries, "episodes": episodes, "kind": kind, "shots": shots}
+    whole = {
+        "queries": frozen.values["queries"],
+        "shots": frozen.values["shots"],
+        "episodes": max(seen.values()),
+        "is_up_to": any(len(row["queries"]) < frozen.values["queries"] for row in frozen.values["episodes"]),
+        "hash": frozen.hash,
+    }
+    part = {"of": whole, **frozen.values.get("part", {}), **{k: v for k, v in asked.items() if v is not None}}
+    counted = frozen.values["queries"] if queries is None else min(queries, frozen.values["queries"])
+    values = {**frozen.values, "queries": counted, "shots": len(rows[0]["supports"]), "episodes": rows, "part": part}
     return replace(frozen, values={**values, "hash": list_hash(values)})
 
 

@@ -250,9 +250,9 @@ def _command(listed: FrozenList, model: str, finetune: int, transductive: Transd
     root, unseen = f"--root $SALVIT_DATA/{values['data']}", f"--unseen {values['unseen']}"
     is_short = whole.get("is_up_to", any(len(row["queries"]) < whole["queries"] for row in values["episodes"]))
     freeze = (
-        f"salvit data freeze {values['data']} {root} {unseen} --shots {values['shots']} --queries {whole['queries']}"
-        f"{' --up-to' if is_short else ''} --crop {values['crop']} --episodes {whole['episodes']} "
-        f"--seed {values['seed']} --out list.json"
+        f"salvit data freeze {values['data']} {root} {unseen} --shots {whole.get('shots', values['shots'])} "
+        f"--queries {whole['queries']}{' --up-to' if is_short else ''} --crop {values['crop']} "
+        f"--episodes {whole['episodes']} --seed {values['seed']} --out list.json"
     )
     more = "".join(f" --{name} {part[name]}" for name in ("episodes", "queries") if name in part)
     more += f" --finetune {finetune}" if finetune else ""
