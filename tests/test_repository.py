@@ -22,7 +22,8 @@ LAYERS = (
     ("packs", "predict", "queries", "flip", "suggest", "evaluate", "score", "metrics", "results", "detections", "draw",
      "baselines", "train",
      "checkpoint", "features", "episode_tensors", "recipes", "finetune", "priors", "tables", "compare_saliency",
-     "teach_saliency", "projects", "transductive", "kept_features", "masked_views", "suites"),
+     "teach_saliency", "projects", "transductive", "kept_features", "masked_views", "learner", "suites",
+     "suite_report", "spoiled", "together"),
     ("bench",),
     ("cli", "web"),
 )  # fmt: skip
