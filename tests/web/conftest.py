@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import io
+import os
+import re
+import shutil
+import subprocess
+import sys
 import time
 
+import httpx
 import pytest
 
 HOST = "127.0.0.1:8700"
@@ -102,3 +108,200 @@ def png(picture):
         return content.getvalue()
 
     return make
+
+
+class Server:
+    """A real ``salvit serve`` in a process of its own."""
+
+    def __init__(self, folder, options, errors) -> None:
+        self.errors = errors
+        command = [sys.executable, "-m", "salvit", "serve", str(folder), "--port", "0", "--device", "cpu", *options]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=errors.open("w"), text=True, env=environment
+        )
+        self.address = ""
+
+    def wait(self) -> Server:
+        """Until it listens."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        found = re.search(r"http://\S+", line)
+        assert found, self.errors.read_text()
+        self.address = found.group()
+        return self
+
+    def call(self, method, path, body=None):
+        """A call that must go well."""
+        answer = httpx.request(method, self.address + path, json=body, timeout=120)
+        assert answer.is_success, answer.text
+        return answer.json() if answer.content else None
+
+    def wait_for_job(self, number, seconds=240.0):
+        """Until a job is over."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            job = self.call("GET", f"/api/jobs/{number}")
+            if job["state"] not in ("queued", "running"):
+                return job
+            time.sleep(0.05)
+        raise AssertionError(f"job {number} is not over after {seconds} s: {job}")
+
+
+@pytest.fixture
+def start_server(tmp_path):
+    """Start servers; all of them are ended after the test."""
+    started = []
+
+    def start(folder, *options, wait=True):
+        server = Server(folder, options, tmp_path / f"errors-{len(started)}.txt")
+        started.append(server)
+        return server.wait() if wait else server
+
+    yield start
+    for server in started:
+        server.process.kill()
+        server.process.wait()
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """A real Chromium. Where none is installed these tests are skipped, but not in CI (SALVIT_BROWSER=required)."""
+    playwright = pytest.importorskip("playwright.sync_api")
+    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if path is None:
+        if os.environ.get("SALVIT_BROWSER") == "required":
+            pytest.fail("no Chromium is installed; `apt-get install chromium`")
+        pytest.skip("no Chromium is installed: `apt-get install chromium`")
+    with playwright.sync_playwright() as started:
+        opened = started.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def live(site):
+    """The address of a server of :func:`site`, in a thread."""
+    import socket
+    import threading
+
+    import uvicorn
+
+    from salvit.web.app import build_app
+
+    listening = socket.socket()
+    listening.bind(("127.0.0.1", 0))
+    listening.listen()
+    config = uvicorn.Config(build_app(site), log_level="warning", timeout_graceful_shutdown=1)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    server.should_exit = True
+    thread.join(30)
+
+
+class Tab:
+    """A page of the project in a browser, with what a person does to it."""
+
+    def __init__(self, page, address) -> None:
+        self.page, self.address, self.problems = page, address, []
+        page.set_default_timeout(60_000)
+        page.on("pageerror", lambda problem: self.problems.append(str(problem)))
+        page.goto(address)
+        page.wait_for_selector("body[data-ready=yes]")
+
+    def at(self, x, y):
+        """Where a pixel of the picture is in the window."""
+        script = "([x, y]) => import('/static/js/stage.js').then((stage) => stage.toScreen(x, y))"
+        sx, sy = self.page.evaluate(script, [x, y])
+        box = self.page.locator("#stage").bounding_box()
+        return box["x"] + sx, box["y"] + sy
+
+    def click(self, x, y):
+        self.page.mouse.click(*self.at(x, y))
+
+    def drag(self, start, end):
+        self.page.mouse.move(*self.at(*start))
+        self.page.mouse.down()
+        x, y = self.at(*end)
+        self.page.mouse.move(x - 5, y - 5, steps=4)
+        self.page.mouse.move(x, y)
+        self.page.mouse.up()
+
+    def mark(self, name, x, y):
+        """Click a place and name it."""
+        self.click(x, y)
+        self.page.fill("#name", name)
+        self.page.keyboard.press("Enter")
+        self.page.wait_for_selector("#namer", state="hidden")
+        self.saved()
+
+    def saved(self):
+        """Until everything is on disk."""
+        script = "() => import('/static/js/state.js').then(({ state }) => state.unsaved)"
+        while self.page.evaluate(script):
+            time.sleep(0.02)
+
+    def find(self):
+        """Press the one key, and wait until all is found."""
+        with self.page.expect_response("**/api/jobs"):
+            self.page.keyboard.press("d")
+        self.idle()
+
+    def idle(self):
+        """Until no job is open on the server, and the tab knows; a correction opens one at once."""
+        self.saved()
+        end = time.monotonic() + 120
+        while httpx.get(f"{self.address}/api/jobs").json()[0]["state"] in ("queued", "running"):
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        self.page.wait_for_timeout(150)
+        self.page.wait_for_selector("body[data-job=idle]")
+
+    def show(self, image):
+        self.page.click(f"#picture-{image}")
+        self.page.wait_for_selector(f"#picture-{image}[aria-selected=true]")
+
+    def points(self, image):
+        """What the server has of a picture, by name."""
+        names = {point["id"]: point["name"] for point in httpx.get(f"{self.address}/api/project").json()["keypoints"]}
+        picture = httpx.get(f"{self.address}/api/pictures/{image}").json()
+        return {names[point["keypoint"]]: point for thing in picture["objects"] for point in thing["points"]}
+
+
+@pytest.fixture
+def open_tab(browser, live):
+    """Open tabs; a script error in any of them fails the test."""
+    tabs, contexts = [], []
+
+    def start(prepare=None, **options):
+        context = browser.new_context(viewport={"width": 1280, "height": 800}, **options)
+        contexts.append(context)
+        page = context.new_page()
+        if prepare is not None:
+            prepare(page)
+        tabs.append(Tab(page, live))
+        return tabs[-1]
+
+    yield start
+    problems = [problem for tab in tabs for problem in tab.problems]
+    for context in contexts:
+        context.close()
+    assert not problems, problems
+
+
+@pytest.fixture(scope="session")
+def foxes(tmp_path_factory):
+    """Eleven drawn foxes, and where five points of the first are."""
+    from salvit.data.creatures import draw_creature
+
+    place = tmp_path_factory.mktemp("foxes")
+    wanted = ("nose", "left_ear", "throat", "tail_base", "tail_tip")
+    truth = {}
+    for number, seed in enumerate((22, 2, 7, 14, 18, 21, 23, 30, 31, 33, 36)):
+        creature = draw_creature("fox", seed, size_hw=(240, 320))
+        creature.image.save(place / f"fox-{number + 1:02d}.jpg", quality=90)
+        if number == 0:
+            truth = {name: creature.points[creature.names.index(name)].tolist() for name in wanted}
+    return place, truth

@@ -1,6 +1,7 @@
 """What pages are told."""
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 
 from salvit.web.events import Hub
 
@@ -21,4 +22,5 @@ def test_every_page_is_told_in_order_and_a_slow_one_is_told_to_load_anew():
         await fast.aclose()
         assert not hub.is_full
 
-    asyncio.run(listen())
+    with ThreadPoolExecutor(1) as pool:  # another thread: the browser's tests have a loop in this one
+        pool.submit(asyncio.run, listen()).result()

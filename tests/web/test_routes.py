@@ -120,3 +120,41 @@ def test_the_api_is_documented_without_the_internet(client):
     paths = client.get("/api/openapi.json").json()["paths"]
     assert {"/api/jobs", "/api/marks", "/api/pack", "/api/pictures"} <= set(paths)
     assert "http://" not in json.dumps(client.get("/docs").text)
+
+
+def test_every_format_of_the_command_line_is_exported_and_read_back(client, mark, finish, folder, tmp_path):
+    import io
+    import zipfile
+
+    from salvit.formats import FORMATS, read
+
+    mark(1, **MARKS)
+    finish(client.post("/api/jobs", json={}).json()["id"])
+    formats = client.get("/api/choices").json()["formats"]
+    assert {"coco", "csv", "label-studio"} <= set(formats) <= set(FORMATS)
+    for format in formats:
+        answer = client.get(f"/api/export/{format}")
+        assert answer.status_code == 200, answer.text
+        name = answer.headers["content-disposition"].partition('filename="')[2].rstrip('"')
+        target = folder / name
+        target.write_bytes(answer.content)
+        if target.suffix == ".zip":
+            zipfile.ZipFile(io.BytesIO(answer.content)).extractall(tmp_path / format)
+            target = tmp_path / format / "project"
+        support = read(target, None if target.is_dir() else format)
+        assert len(support.images) == 5 and set(support.names) == set(MARKS), format
+        first = next(image for image in support.images if image.path.name == "0.png")
+        assert abs(first.points[first.names.index("nose")] - MARKS["nose"]).max() < 0.5, format
+    assert not list(folder.glob(".export*")) and not list((folder / ".salvit").glob("export-*"))
+
+
+def test_the_pictures_refine_what_was_taught(client, mark, finish):
+    names = mark(1, **MARKS)
+    finish(client.post("/api/jobs", json={"kind": "detect"}).json()["id"])
+    before = client.get("/api/pictures/3").json()["objects"][0]["points"]
+    job = finish(client.post("/api/jobs", json={"kind": "transductive"}).json()["id"])
+    after = client.get("/api/pictures/3").json()["objects"][0]["points"]
+    assert job["state"] == "done" and [point["keypoint"] for point in after] == sorted(names.values())
+    assert [point["score"] for point in after] != [point["score"] for point in before]
+    marked = client.get("/api/pictures/1").json()["objects"][0]["points"]
+    assert all(point["kind"] == "placed" for point in marked)

@@ -19,6 +19,7 @@ from salvit.transductive import refine_pack
 from salvit.types import Detector, Encoded, Example, FittedImage, Pack, Prediction
 from salvit.web.encodings import Encodings, encoding_key, join_encodings
 from salvit.web.limits import Limits
+from salvit.web.models import OWN
 
 _LEARN_TOGETHER = 16
 """Objects whose features are in memory as 32-bit floats at once while a pack is learnt or refined."""
@@ -152,6 +153,7 @@ class Engine:
             names=tuple(names[int(number)] for number in pack.names),
             skeleton=named(overview["skeleton"]),
             pairs=named(overview["pairs"]),
+            is_cropped=any(shot.target.box is not None for shot in shots),
         )
 
 
@@ -195,4 +197,4 @@ def _example(rows: Sequence[Shot], keypoints: Sequence[int], encoded: Encoded, n
 def _provider(detector: Detector, name: str) -> Provider | None:
     """The source of saliency: the one that was chosen, where the model takes any from outside."""
     own = provider_of(detector)
-    return None if own is None else build_provider(name)
+    return own if own is None or name == OWN else build_provider(name)

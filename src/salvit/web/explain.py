@@ -16,6 +16,7 @@ from salvit.projects import stamps_of
 from salvit.saliency import build_provider
 from salvit.types import FittedImage
 from salvit.web.engine import Engine
+from salvit.web.models import OWN
 
 _LARGEST_SIDE = 160
 
@@ -80,7 +81,8 @@ def _saliency(engine: Engine, image: FittedImage) -> npt.NDArray[np.float32]:
     (x, y), (height, width) = image.fit.pad_xy, image.fit.inner_hw
     plane: npt.NDArray[np.float32] = np.zeros(image.pixels.shape[:2], dtype=np.float32)
     inner = np.ascontiguousarray(image.pixels[y : y + height, x : x + width])
-    plane[y : y + height, x : x + width] = build_provider(engine.project.settings()["saliency"])(inner)
+    name = engine.project.settings()["saliency"]
+    plane[y : y + height, x : x + width] = build_provider("learned" if name == OWN else name)(inner)
     step = -(-plane.shape[0] // _LARGEST_SIDE)
     return plane[step // 2 :: step, step // 2 :: step]
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-SALIENCY = ("learned", "rbd", "spectral_residual", "none")
+OWN = "model"
+"""The source of saliency that the model was made for; ``learned`` in the views of models that use none."""
+SALIENCY = (OWN, "learned", "rbd", "spectral_residual", "none")
 """Sources of saliency that need nothing more than salvit itself."""
 
 

@@ -159,6 +159,8 @@ def _json(value: Any) -> Response:
 
 
 def _file(path: Path) -> FileResponse:
+    if not path.is_file():
+        raise FileNotFoundError(f"{path.name} is not where it was; put it back, or remove it from the project")
     return FileResponse(path, headers=_KEPT)
 
 

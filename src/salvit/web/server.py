@@ -82,6 +82,7 @@ def _listen(host: str, port: int) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))
+        listening.listen(128)  # who opens the printed address at once waits, and is not turned away
     except OSError as problem:
         listening.close()
         raise OSError(f"cannot listen on {host}:{port} ({problem.strerror}); choose another with --port") from problem

@@ -138,15 +138,14 @@ export function unmark(object, keypoint) {
 
 // --- keypoints, links, objects -----------------------------------------------------------------------------------------
 
+const deletedRevisions = new Map(); // of removed keypoints, so that they can come back
 const setKeypoint = (number, name, deleted) => inTurn(async () => {
   const project = await call("GET", "/api/project");
   const revision = project.keypoints.find((point) => point.id === number)?.revision ?? deletedRevisions.get(number) ?? 0;
   const after = await call("PUT", `/api/keypoints/${number}`, { name, deleted, revision });
   if (deleted) deletedRevisions.set(number, after.revision);
   takeProject(after);
-  await refresh([...state.pictures.keys()].slice(0, 50));
 });
-const deletedRevisions = new Map();
 
 // A new keypoint and its first mark are one step: taking the keypoint back takes its mark along.
 export async function nameAndPlace(object, name, x, y) {
@@ -185,7 +184,7 @@ export function toggleLink(kind, first, second) {
   return sendLink(kind, first, second, present).catch((problem) => toast(problem.message, { bad: true }));
 }
 
-const objectRevisions = new Map();
+const objectRevisions = new Map(); // of removed objects
 const setObject = (picture, number, box, deleted) => inTurn(async () => {
   const now = await call("GET", `/api/pictures/${picture}`);
   const revision = now.objects.find((one) => one.id === number)?.revision ?? objectRevisions.get(number) ?? 0;

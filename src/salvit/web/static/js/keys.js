@@ -11,7 +11,7 @@ export const KEYS = [
   ["Arrows", "move the chosen point or the cursor by 1 pixel (Shift: 10)"], ["Enter", "place, or confirm what was found"],
   ["[  ]", "previous, next point"], ["1 – 9", "choose a point"], ["A", "new point at the cursor"],
   ["C", "confirm the chosen point"], ["Shift+C", "confirm all points of the picture"], ["X", "it is not in this picture"],
-  ["Delete", "remove the mark"], ["Ctrl+Z", "undo"], ["Ctrl+Shift+Z, Ctrl+Y", "redo"], ["D", "find in all pictures"],
+  ["Delete", "remove the mark; in the list: the picture"], ["Ctrl+Z", "undo"], ["Ctrl+Shift+Z, Ctrl+Y", "redo"], ["D", "find in all pictures"],
   [",  .", "previous, next picture"], ["W", "picture most worth checking"], ["V", "mark"], ["B", "box"],
   ["L", "link the chosen point: once at each end"], ["H, Space", "pan"], ["+  −  0", "zoom in, out, whole picture"],
   ["T", "names on or off"], ["S", "saliency on or off"], ["E", "export"], ["Esc", "choose nothing, close"], ["?", "this list"],

@@ -124,24 +124,18 @@ window.addEventListener("drop", async (event) => {
 
 const openJob = () => state.project.jobs.find((job) => job.state === "queued" || job.state === "running");
 
-async function detect() {
+async function ask(method, path, body) {
   settleNudge();
-  const job = openJob();
   try {
-    if (job && state.project.settings.live) takeJob(await call("DELETE", `/api/jobs/${job.id}`));
-    else takeJob(await call("POST", "/api/jobs", { kind: "detect" }));
+    takeJob(await call(method, path, body));
   } catch (problem) {
     toast(problem.message, { bad: true });
   }
 }
 
-async function transduce() {
-  try {
-    takeJob(await call("POST", "/api/jobs", { kind: "transductive" }));
-  } catch (problem) {
-    toast(problem.message, { bad: true });
-  }
-}
+const detect = () => ask("POST", "/api/jobs", { kind: "detect" });
+const transduce = () => ask("POST", "/api/jobs", { kind: "transductive" });
+const stop = () => openJob() && ask("DELETE", `/api/jobs/${openJob().id}`);
 
 const FORMATS = {
   coco: ["COCO keypoints", ".json"], csv: ["Table", ".csv"], deeplabcut: ["DeepLabCut", ".zip"], sleap: ["SLEAP", ".slp"],
@@ -191,7 +185,7 @@ function drawSettings() {
   const models = state.choices.models.some((one) => one.name === model) ? state.choices.models : [...state.choices.models, { name: model, title: model }];
   by("model").replaceChildren(...models.map((one) => new Option(one.title, one.name)));
   by("model").value = model;
-  by("saliency").replaceChildren(...state.choices.saliency.map((name) => new Option(name.replace("_", " "), name)));
+  by("saliency").replaceChildren(...state.choices.saliency.map((name) => new Option(name === "model" ? "the model's own" : name.replace("_", " "), name)));
   by("saliency").value = saliency;
   if (document.activeElement !== by("threshold")) by("threshold").value = threshold;
   by("threshold-text").value = Number(threshold).toFixed(2);
@@ -216,6 +210,7 @@ function drawBar() {
   const newest = state.project.jobs[0];
   by("job").textContent = job ? `Looking at picture ${Math.min(job.done + 1, job.total || 1)} of ${job.total || "…"}`
     : newest?.state === "failed" ? `Failed: ${newest.message}` : newest?.message || (newest?.state === "done" ? "All points are found" : "");
+  by("stop").hidden = !job;
   document.body.dataset.job = job ? "running" : "idle";
 }
 
@@ -249,7 +244,7 @@ onChange(["saved", "hint", "keypoints", "tools", "bar"], drawStatus);
 setInterval(drawStatus, 3000);
 
 const clicks = {
-  undo, redo, detect, transduce, "zoom-in": () => zoomAt(1.25), "zoom-out": () => zoomAt(0.8), "zoom-fit": fit, previous: () => stepPicture(-1),
+  undo, redo, detect, transduce, stop, "zoom-in": () => zoomAt(1.25), "zoom-out": () => zoomAt(0.8), "zoom-fit": fit, previous: () => stepPicture(-1),
   next: () => stepPicture(1), "next-worth": showMostWorth, export: () => toggleExport(), "confirm-all": confirmAll, help: () => by("keys").showModal(),
   "keys-close": () => by("keys").close(),
   "add-keypoint": () => {

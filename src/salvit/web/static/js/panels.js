@@ -33,14 +33,18 @@ function rowOf(picture) {
   thumb.append(img, marks);
   const file = element("span", { className: "file", textContent: picture.path.split("/").at(-1), title: picture.path });
   const badge = element("span", { className: "badge" });
-  const remove = element("button", { className: "icon remove", textContent: "×", title: "Remove from the project", tabIndex: -1 });
+  // An option of a list may hold no button; by keyboard it is Delete in the list.
+  const remove = element("span", { className: "remove", textContent: "×", title: "Remove from the project" });
   remove.setAttribute("aria-hidden", "true");
   remove.addEventListener("click", (event) => {
     event.stopPropagation();
     removePicture(picture.id);
   });
   row.append(thumb, element("div", { className: "caption" }, file, badge), remove);
-  row.addEventListener("click", () => document.dispatchEvent(new CustomEvent("show-picture", { detail: picture.id })));
+  row.addEventListener("click", () => {
+    document.dispatchEvent(new CustomEvent("show-picture", { detail: picture.id }));
+    canvas.focus({ preventScroll: true });
+  });
   rows.set(picture.id, row);
   drawRow(picture);
   return row;
@@ -89,6 +93,10 @@ export function revealRow(number) {
 }
 
 list.addEventListener("keydown", (event) => {
+  if (event.key === "Delete" && state.picture !== null) {
+    event.stopPropagation();
+    removePicture(state.picture);
+  }
   const by = { ArrowDown: 1, ArrowUp: -1, ArrowRight: 1, ArrowLeft: -1 }[event.key];
   if (!by) return;
   event.preventDefault();

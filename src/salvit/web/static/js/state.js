@@ -95,7 +95,7 @@ export const shownPicture = () => state.pictures.get(state.picture) ?? null;
 export const shownObject = () => shownPicture()?.objects.find((one) => one.id === state.object) ?? null;
 export const keypointOf = (number) => state.project.keypoints.find((point) => point.id === number) ?? null;
 export const isMarked = (point) => Boolean(point) && ["placed", "confirmed", "absent"].includes(point.kind);
-export const isShown = (point) => point.kind !== "absent" && point.kind !== "gone";
+export const isShown = (point) => point.kind !== "absent" && point.kind !== "gone" && keypointOf(point.keypoint) !== null;
 export const isUnsure = (point) => point.kind === "found" && point.presence < state.project.settings.threshold;
 
 export function pointOf(object, keypoint) {
@@ -123,7 +123,7 @@ export function worth(picture) {
   let count = 0;
   for (const object of picture.objects) {
     for (const point of object.points) {
-      if (point.kind !== "found") continue;
+      if (point.kind !== "found" || !keypointOf(point.keypoint)) continue;
       const [xx, , yy] = point.covariance ?? [0, 0, 0];
       sum += 1 - point.score + Math.sqrt((xx + yy) / 2) / diagonal;
       count += 1;

@@ -1,0 +1,11 @@
+"""A correction costs little."""
+
+import pytest
+
+
+@pytest.mark.slow
+def test_a_corrected_keypoint_over_100_encoded_pictures_costs_at_most_the_encoding_of_5():
+    from salvit.bench.page import run
+
+    figures = run()
+    assert figures["correct_over_encode_5"] <= 1.0, figures
