@@ -19,7 +19,7 @@ def test_defaults_are_the_papers_main_setting():
 
 
 @pytest.mark.parametrize("name", PRESETS)
-@pytest.mark.parametrize("width", ["paper", "narrow"])
+@pytest.mark.parametrize("width", ["paper", "narrow", "light"])
 def test_presets_survive_saving(name, width):
     settings = preset(name, width)
     assert settings.name == name

@@ -42,7 +42,7 @@ def build_model(settings: ModelSettings, backbone_weights: str | Path | None = "
     )
     head = settings.head
     if head.kind == "spatial":
-        spatial = SpatialDescriptor(encoder.channels, head.channels)
+        spatial = SpatialDescriptor(encoder.channels, (side, side), head.channels)
         return SalViT(settings, backbone, encoder, spatial, SpatialLocator(head.channels, head.scales, head.latent))
     descriptor = DescriptorNet(
         encoder.channels, (side, side), head.channels, head.descriptor_channels, head.descriptor_side

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from salvit.model.build import build_model, count_parameters
-from salvit.model.settings import ABLATIONS, PRESETS, HeadWidth, ModelSettings, ablation, narrow, preset
+from salvit.model.settings import ABLATIONS, PRESETS, HeadWidth, ModelSettings, ablation, preset, with_width
 
 PAPER_MILLIONS = {
     "salvit-resnet50": {"backbone": 23.0, "total": 56.9},
@@ -55,7 +55,7 @@ def describe_model(name: str, width: HeadWidth = "paper") -> ModelDescription:
     elif name in ABLATIONS:
         settings, paper = ablation(name), {}
         notes = ("A row of the paper's ablation table.",)
-        settings = narrow(settings) if width == "narrow" else settings
+        settings = with_width(settings, width)
     else:
         raise ValueError(
             f"unknown model {name!r}; known: {', '.join(PRESETS)}; of the ablation table: {', '.join(ABLATIONS)}"

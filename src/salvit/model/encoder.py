@@ -88,7 +88,7 @@ class Encoder(nn.Module):
         self.uses_saliency = attention.mask != "none" and encoder.join != "raw"
         joined = (raw_channels if encoder.join != "vit" else 0) + (encoder.vit_channels if encoder.join != "raw" else 0)
         self.channels = encoder.feature_channels or joined
-        self.reduce = nn.Conv2d(joined, self.channels, 1) if encoder.feature_channels else nn.Identity()
+        self.reduce = _Reduce(joined, self.channels) if encoder.feature_channels else nn.Identity()
         if encoder.join == "raw":
             return
         self.to_tokens = nn.Identity() if raw_channels == channels else _linear_relu(raw_channels, channels)
@@ -154,6 +154,20 @@ class Encoder(nn.Module):
                 "morphology = 'learned' embeds the image beside its saliency: give EncoderInput.images as well"
             )
         return low, self.embedding(batch.images, batch.saliency)
+
+
+class _Reduce(nn.Module):
+    """A linear layer to fewer channels, and a layer norm: products with prototypes then start at a good size."""
+
+    def __init__(self, channels_in: int, channels_out: int) -> None:
+        super().__init__()
+        self.project = nn.Linear(channels_in, channels_out)
+        self.norm = nn.LayerNorm(channels_out, eps=1e-6)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """(B, C, H, W) -> (B, D, H, W)."""
+        reduced: Tensor = self.norm(self.project(features.flatten(2).transpose(1, 2))).transpose(1, 2)
+        return reduced.unflatten(2, features.shape[-2:])
 
 
 def _linear_relu(channels_in: int, channels_out: int) -> nn.Sequential:

@@ -2,7 +2,7 @@
 
 The paper's descriptor net flattens the attended map to one vector, from which linear layers must learn every place of
 every scale anew. Here the map stays a map: a small hourglass of convolutions looks at it as a whole, and each scale
-reads its cells from it, so what is learnt at one place holds at all. ``head.kind = "spatial"`` chooses it.
+reads its cells from it, so that what is learnt at one place helps at others. ``head.kind = "spatial"`` chooses it.
 
 Letters: Q query images · N keypoints · D channels of features · m channels of a map · H, W cells · S cells of a side.
 """
@@ -18,16 +18,26 @@ from salvit.model.modulation import attended_maps
 
 
 class SpatialDescriptor(nn.Module):
-    """𝓓 as an hourglass: a 1×1 convolution, two halvings and back, joined with what it saw on the way down."""
+    """𝓓 as an hourglass: a 1×1 convolution, two halvings and back, joined with what it saw on the way down.
 
-    def __init__(self, channels_in: int, channels: int) -> None:
+    At its narrowest the whole map passes two linear layers at once, as the paper's descriptor does: where the object's
+    other parts are says much about where this one is. ``position`` tells each cell where it is.
+    """
+
+    def __init__(self, channels_in: int, grid_hw: tuple[int, int], channels: int) -> None:
         super().__init__()
         wide = channels * 3 // 2
+        small_hw = tuple((side + 3) // 4 for side in grid_hw)
+        flat = wide * small_hw[0] * small_hw[1]
         self.channels = channels
         self.project = nn.Conv2d(channels_in, channels, kernel_size=1)
         self.to_half = _conv(channels, wide, stride=2)
         self.to_quarter = _conv(wide, wide, stride=2)
+        self.position = nn.Parameter(torch.zeros(channels, *grid_hw))
         self.at_quarter = _conv(wide, wide)
+        self.at_once = nn.Sequential(
+            nn.Flatten(), nn.Linear(flat, 4 * channels), nn.ReLU(), nn.Linear(4 * channels, flat)
+        )
         self.at_half = _conv(wide, wide)
         self.narrow = nn.Conv2d(wide, channels, kernel_size=1)
         self.at_full = nn.Conv2d(channels, channels, kernel_size=1)
@@ -40,10 +50,10 @@ class SpatialDescriptor(nn.Module):
     def forward(self, features: Tensor, prototypes: Tensor, wanted: Tensor | None = None) -> Tensor:
         """Features (Q, D, H, W) and prototypes (N, D) to maps (Q, N, m, H, W), or (1, P, m, H, W) of wanted pairs."""
         maps = attended_maps(self.project, features, prototypes, wanted)
-        full = maps.flatten(0, 1)  # (Q·N, m, H, W)
+        full = maps.flatten(0, 1) + self.position  # (Q·N, m, H, W)
         half = F.relu_(self.to_half(full))
         quarter = F.relu_(self.to_quarter(half))
-        quarter = quarter + F.relu_(self.at_quarter(quarter))
+        quarter = quarter + F.relu_(self.at_quarter(quarter)) + self.at_once(quarter).view_as(quarter)
         half = F.relu_(self.at_half(half + _raise(quarter, half)))
         full = F.relu_(self.at_full(full + _raise(self.narrow(half), full)))
         found: Tensor = full.unflatten(0, maps.shape[:2])
