@@ -160,22 +160,36 @@ def test_two_processes_give_the_same_weights_as_one_with_the_same_batch(ground):
 
 
 MASKED = [
-    *("--set", 'model.saliency="rbd"', "--set", "train.masking.rgb=true", "--set", "train.masking.saliency=true"),
-    *("--set", "train.masking.probability=1.0", "--set", "train.masking.views=1", "--set", "train.dev_every=0"),
-    *("--set", "train.checkpoint_every=2"),
+    *('model.saliency="rbd"', "train.masking.rgb=true", "train.masking.saliency=true"),
+    *("train.masking.probability=1.0", "train.masking.views=1", "train.dev_every=0", "train.checkpoint_every=2"),
 ]
 
 
-def masked(ground, out, alignment, episodes, *more):
-    align = ["--set", f'train.masking.alignment="{alignment}"', "--set", f"train.episodes={episodes}"]
-    done = run(ground, out, *MASKED, *align, *more)
-    assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+@pytest.fixture
+def masked(ground, monkeypatch):
+    """Train with masks in this process; gives the rows of the log."""
+    from lightning_fabric import Fabric
+
+    from salvit.data.splits import open_problem
+    from salvit.recipes import read_recipe
+    from salvit.train import train
+
+    monkeypatch.setenv("SALVIT_CACHE", str(ground / "cache"))
+    fabric = Fabric(accelerator="cpu", devices=1)
+
+    def run_masked(name, *changes, report=lambda progress: None, resume=False):
+        settings = read_recipe(ground / "recipe.toml", [*MASKED, *changes])
+        problem = open_problem("creatures", ground / "data", "giraffe", dev_species=("deer",))
+        pass_on = lambda items, total, what: items  # noqa: E731
+        train(settings, problem, ground / name, fabric, resume=resume, track=pass_on, report=report)
+        return [json.loads(line) for line in (ground / name / "log.jsonl").read_text().splitlines()]
+
+    return run_masked
 
 
 @pytest.mark.parametrize("alignment", ["none", "simmim", "non_occluded", "mmd", "l2", "l1", "probability"])
-def test_every_alignment_trains(ground, alignment):
-    rows = masked(ground, ground / f"masked-{alignment}", alignment, 2)
+def test_every_alignment_trains(masked, alignment):
+    rows = masked(f"masked-{alignment}", f'train.masking.alignment="{alignment}"', "train.episodes=2")
     assert len(rows) == 2 and all(np.isfinite(row["loss"]) for row in rows)
     assert all(("alignment" in row) == (alignment != "none") for row in rows)
     if alignment != "none":
@@ -184,31 +198,34 @@ def test_every_alignment_trains(ground, alignment):
         assert rows[0]["loss"] == pytest.approx(terms + 0.1 * rows[0]["alignment"], rel=1e-4)
 
 
-def test_a_masked_run_with_parts_of_its_own_goes_on_exactly_and_the_model_can_be_used(ground):
-    whole = masked(ground, ground / "whole", "simmim", 6)
-    part = ground / "part"
-    process = subprocess.Popen(
-        command(ground, part, *MASKED, "--set", 'train.masking.alignment="simmim"', "--set", "train.episodes=6"),
-        env=environment(ground),
-        stderr=subprocess.DEVNULL,
-    )
-    deadline = time.monotonic() + 90
-    while not (part / "last.safetensors").exists() and time.monotonic() < deadline:
-        time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert masked(ground, part, "simmim", 6, "--resume") == whole
-    assert same_weights(part, ground / "whole")
+def test_masks_are_drawn_for_fresh_views_too(masked):
+    changes = ("train.views=0", 'train.masking.alignment="probability"', "train.episodes=1")
+    assert masked("masked-fresh", *changes)[0]["alignment"] > 0
+
+
+def test_a_masked_run_with_parts_of_its_own_goes_on_exactly_and_the_model_can_be_used(masked, ground):
+    changes = ('train.masking.alignment="simmim"', "train.episodes=6")
+    whole = masked("whole", *changes)
+
+    def stop(progress):
+        if progress.episode == 3:  # one after the checkpoint
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        masked("part", *changes, report=stop)
+    assert masked("part", *changes, resume=True) == whole
+    assert same_weights(ground / "part", ground / "whole")
     from salvit.predict import load
 
-    assert load(str(part / "last.safetensors"), device="cpu").settings.saliency == "rbd"
+    assert load(str(ground / "part" / "last.safetensors"), device="cpu").settings.saliency == "rbd"
 
 
 def test_two_processes_mask_as_one_does(ground):
-    few = ["--set", "train.episodes_per_step=2"]
-    one = masked(ground, ground / "masked-one", "probability", 4, *few)
-    two = masked(ground, ground / "masked-two", "probability", 4, *few, "--devices", "2")
-    assert len(one) == len(two)
+    few = ["train.episodes=4", "train.episodes_per_step=2", 'train.masking.alignment="probability"']
+    changes = [part for change in (*MASKED, *few) for part in ("--set", change)]
+    one = run(ground, ground / "masked-one", *changes)
+    two = run(ground, ground / "masked-two", *changes, "--devices", "2")
+    assert one.returncode == 0 and two.returncode == 0, one.stderr + two.stderr
     a, b = (load_file(ground / name / "last.safetensors") for name in ("masked-one", "masked-two"))
     for key in a:
         if key.startswith("model."):

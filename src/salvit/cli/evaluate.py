@@ -39,7 +39,7 @@ def evaluate(
 ) -> None:
     """Predict on a frozen list of episodes, to a file; with --result, score that file too."""
     from salvit.config import from_mapping
-    from salvit.detections import check_output
+    from salvit.formats.targets import check_output
     from salvit.transductive import TransductiveSettings
 
     for path in (out, *([result] if result else [])):
@@ -173,7 +173,7 @@ def score(
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace a file that exists."),
 ) -> None:
     """Score a prediction file: ours or anybody's."""
-    from salvit.detections import check_output
+    from salvit.formats.targets import check_output
 
     check_output(out, overwrite)
     listed = open_list(data, root, unseen, frozen, episodes=episodes, queries=queries)
