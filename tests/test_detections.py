@@ -40,6 +40,7 @@ def test_the_file_is_coco_keypoints_with_scores_presence_and_covariances(pack, t
         writer.write(found(tmp_path / "a.jpg"))
     content = json.loads((tmp_path / "sub" / "out.json").read_text())
     assert content["info"]["schema"] == SCHEMA
+    assert content["info"]["unknown"] == []
     assert content["categories"][0] == {"id": 1, "name": "object", "keypoints": ["nose", "tail"], "skeleton": [[1, 2]]}
     assert content["images"] == [{"id": 1, "file_name": "../a.jpg", "width": 200, "height": 100}]
     (annotation,) = content["annotations"]
@@ -92,3 +93,55 @@ def test_a_place_that_cannot_be_written_is_an_error_before_any_work(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(PermissionError, match="not a folder"):
         check_output(tmp_path / "file" / "out.json", overwrite=False)
+
+
+def test_two_objects_of_one_picture_share_its_entry(pack, tmp_path):
+    from dataclasses import replace
+
+    with open_detections(tmp_path / "out.json", pack) as writer:
+        for index in (0, 1):
+            writer.write(replace(found(tmp_path / "a.jpg"), index=index, warnings=("odd",) * index))
+    content = json.loads((tmp_path / "out.json").read_text())
+    assert len(content["images"]) == 1 and [row["image_id"] for row in content["annotations"]] == [1, 1]
+    assert [row["id"] for row in content["annotations"]] == [1, 2]
+    assert "warnings" not in content["annotations"][0] and content["annotations"][1]["warnings"] == ["odd"]
+
+
+def test_lines_are_on_disk_as_soon_as_they_are_written(pack, tmp_path):
+    lines = tmp_path / "out.json.partial.jsonl"
+    with open_detections(tmp_path / "out.json", pack) as writer:
+        writer.write(found(tmp_path / "a.jpg"))
+        assert lines.read_text().count("\n") == 2
+    assert not lines.exists()
+
+
+def test_a_run_goes_on_from_its_lines(pack, tmp_path):
+    with pytest.raises(RuntimeError), open_detections(tmp_path / "out.json", pack) as writer:
+        writer.write(found(tmp_path / "a.jpg"))
+        raise RuntimeError("the machine went away")
+    with pytest.raises(FileExistsError, match="--resume goes on"), open_detections(tmp_path / "out.json", pack):
+        pass
+    with open_detections(tmp_path / "out.json", pack, resume=True) as writer:
+        assert writer.has(tmp_path / "a.jpg") and not writer.has(tmp_path / "a.jpg", 1)
+        assert not writer.has(tmp_path / "b.jpg")
+        writer.write(found(tmp_path / "b.jpg"))
+    names = [image["file_name"] for image in json.loads((tmp_path / "out.json").read_text())["images"]]
+    assert names == ["a.jpg", "b.jpg"] and [item.name for item in tmp_path.iterdir()] == ["out.json"]
+    with pytest.raises(FileExistsError, match="nothing to resume"):
+        with open_detections(tmp_path / "out.json", pack, resume=True):
+            pass
+
+
+def test_lines_of_another_pack_or_other_settings_are_refused(pack, tmp_path):
+    from dataclasses import replace
+
+    path = tmp_path / "out.jsonl"
+    with open_detections(path, pack, settings={"flip": False}) as writer:
+        writer.write(found(tmp_path / "a.jpg"))
+    for other, settings in ((replace(pack, vectors=pack.vectors + 1), {"flip": False}), (pack, {"flip": True})):
+        with pytest.raises(ValueError, match="of another run"):
+            with open_detections(path, other, resume=True, settings=settings):
+                pass
+    path.write_text(path.read_text().replace('"image"', "image"))
+    with pytest.raises(ValueError, match="broken"), open_detections(path, pack, resume=True, settings={"flip": False}):
+        pass

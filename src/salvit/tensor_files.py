@@ -42,3 +42,16 @@ def read_tensors(path: Path, format: str, what: str) -> tuple[dict[str, Tensor],
             return {key: file.get_tensor(key) for key in file.keys()}, facts
     except SafetensorError as problem:
         raise ValueError(f"{path} is not {what}: {problem}") from problem
+
+
+def format_of(path: Path) -> str | None:
+    """The format that a safetensors file states, None where it states none."""
+    from safetensors import SafetensorError, safe_open
+
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} does not exist; expected a .safetensors file")
+    try:
+        with safe_open(path, framework="pt") as file:
+            return (file.metadata() or {}).get("format")
+    except SafetensorError as problem:
+        raise ValueError(f"{path} is not a safetensors file: {problem}") from problem

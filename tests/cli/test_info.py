@@ -52,3 +52,47 @@ def test_parts_add_up_and_frozen_ones_are_not_trained():
     )
     assert described.trained == described.parameters["total"] - 23_508_032 + 14_964_736
     assert protonet_trunk_parameters() == 19_045_440
+
+
+def test_a_pack_is_shown_with_its_shots_sides_and_unknown_names(run, tmp_path):
+    import torch
+
+    from salvit.packs import save_pack
+    from salvit.types import Pack
+
+    mask = torch.tensor([[True, True, False], [True, False, False]])
+    names = ("left_eye", "right_eye", "nose")
+    pack = Pack(torch.rand(2, 3, 4), mask, names, "match:lite0", "ab" * 32, pairs=(names[:2],), version="0.1.0")
+    result = run(str(save_pack(pack, tmp_path / "eyes.safetensors")))
+    rows = {line.split("│")[1].strip(): line for line in result.output.splitlines() if line.count("│") == 4}
+    assert "2" in rows["left_eye"] and "right_eye" in rows["left_eye"] and "unknown" in rows["nose"]
+    assert "match:lite0" in result.output and "abababababab" in result.output
+
+
+def test_a_checkpoint_is_shown_with_its_recipe_and_state(run, tmp_path):
+    import torch
+
+    from salvit.checkpoint import save_checkpoint
+    from salvit.recipes import Recipe
+
+    path = tmp_path / "best.safetensors"
+    save_checkpoint(path, Recipe(), {"x": torch.zeros(1000)}, {}, {"episode": 120})
+    result = run(str(path))
+    assert result.exit_code == 0, result.output
+    assert "0.00 M in 1 tensors" in result.output and "episode: 120" in result.output and "model" in result.output
+
+
+def test_match_is_described(run):
+    assert "no training" in run("match").output
+
+
+def test_a_file_of_something_else_is_an_error(run, tmp_path):
+    import torch
+    from safetensors.torch import save_file
+
+    save_file({"x": torch.zeros(1)}, tmp_path / "other.safetensors")
+    (tmp_path / "broken.safetensors").write_bytes(b"nonsense")
+    messages = {"other": "neither a pack nor", "broken": "not a safetensors file", "absent": "does not exist"}
+    for name, message in messages.items():
+        result = run(str(tmp_path / f"{name}.safetensors"))
+        assert isinstance(result.exception, ValueError | OSError) and message in str(result.exception)

@@ -9,7 +9,7 @@ import sys
 
 import typer
 
-from salvit.cli import bench, data, detect, evaluate, info, saliency, serve, tables, train, weights
+from salvit.cli import bench, data, detect, evaluate, info, learn, saliency, serve, suite, tables, train, weights
 from salvit.memory import keep_freed_memory
 
 app = typer.Typer(
@@ -21,6 +21,7 @@ app = typer.Typer(
 )
 app.command("detect")(detect.detect)
 app.command("demo")(detect.demo)
+app.command("learn")(learn.learn)
 app.command("evaluate")(evaluate.evaluate)
 app.command("score")(evaluate.score)
 app.command("info")(info.info)
@@ -31,6 +32,7 @@ app.add_typer(saliency.app, name="saliency")
 app.add_typer(data.app, name="data")
 app.add_typer(weights.app, name="weights")
 app.add_typer(bench.app, name="bench")
+app.add_typer(suite.app, name="suite")
 
 
 def _show_version(asked: bool) -> None:

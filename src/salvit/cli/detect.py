@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import count
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from salvit.data.support import Support
     from salvit.detections import DetectionWriter
+    from salvit.queries import Query
+    from salvit.suggest import Candidate
     from salvit.types import Detection, Detector, Example, Failure, Pack
 
 SOME_FAILED = 3
@@ -21,167 +23,253 @@ SOME_FAILED = 3
 _ROWS_SHOWN = 60
 
 
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What ``salvit detect`` was asked to do."""
+
+    query: tuple[str, ...]
+    support: Path | None = None
+    pack: Path | None = None
+    model: str | None = None
+    box: str | None = None
+    boxes: Path | None = None
+    out: Path | None = None
+    format: str | None = None
+    draw: Path | None = None
+    min_score: float = 0.0
+    flip: bool = False
+    pairs: str | None = None
+    suggest: int = 0
+    transductive: bool = False
+    device: str = "auto"
+    batch: int = 8
+    threads: int = 0
+    max_megapixels: float = 100.0
+    resume: bool = False
+    overwrite: bool = False
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """What decides what is found, besides the pack."""
+        import hashlib
+
+        boxes = hashlib.sha256(self.boxes.read_bytes()).hexdigest() if self.boxes else None
+        told = {"box": self.box, "boxes": boxes, "flip": self.flip, "min_score": self.min_score}
+        return {**told, "suggest": self.suggest > 0, "transductive": self.transductive}
+
+
 def detect(
-    support: Path = typer.Option(..., help="Marked pictures: COCO keypoints JSON, or CSV image,keypoint,x,y."),
-    query: list[str] = typer.Option(..., help="Where to look: an image, a folder or a pattern; may be given again."),
+    query: list[str] = typer.Option(None, help="Where to look: image, folder, pattern, box file; may be given again."),
     more: list[str] = typer.Argument(None, help="Further images, folders or patterns.", metavar="[PATH]..."),
-    model: str = typer.Option("match", help="match, or match:dinov2-s14 (see `salvit weights`)."),
-    box: str | None = typer.Option(None, help="X1,Y1,X2,Y2 in pixels: look only there, in every query."),
-    out: Path | None = typer.Option(None, help="Write the detections to this JSON file (COCO keypoints)."),
+    support: Path | None = typer.Option(None, help="Marked pictures: COCO, CSV, DeepLabCut, SLEAP, Ultralytics …"),
+    pack: Path | None = typer.Option(None, help="What `salvit learn` wrote, instead of --support."),
+    model: str | None = typer.Option(None, help="match, match:dinov2-s14 (see `salvit weights`), or your own file."),
+    box: str | None = typer.Option(None, help="X1,Y1,X2,Y2 in pixels: look only there; saliency: where something is."),
+    boxes: Path | None = typer.Option(None, help="A box for each object: COCO, or CSV image,x1,y1,x2,y2."),
+    out: Path | None = typer.Option(None, help="Write the detections to this file; its ending tells the format."),
+    format: str | None = typer.Option(
+        None, help="coco, csv, deeplabcut, sleap, ultralytics or label-studio, where the ending does not tell."
+    ),
     draw: Path | None = typer.Option(None, help="Write a picture for each query into this folder."),
     min_score: float = typer.Option(0.0, help="Abstain from points that score lower (0 to 1)."),
+    flip: bool = typer.Option(False, "--flip", help="Look at the mirrored picture too and merge; twice the time."),
+    pairs: str | None = typer.Option(None, help="LEFT:RIGHT,…, where the names do not tell; none: no pairs."),
+    suggest: int = typer.Option(0, min=0, help="Name this many pictures that are worth marking next."),
+    transductive: bool = typer.Option(False, "--transductive", help="Let the pictures help each other: look twice."),
     device: str = typer.Option("auto", help="auto, cpu, cuda or mps."),
     batch: int = typer.Option(8, min=1, help="Pictures that go through the network together."),
     threads: int = typer.Option(0, min=0, help="Threads for the network; 0: as many as the machine has."),
     max_megapixels: float = typer.Option(100.0, help="Refuse larger pictures before decoding them."),
+    resume: bool = typer.Option(False, "--resume", help="Go on with a run of the same command that did not finish."),
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace files that exist."),
 ) -> None:
     """Find the points that are marked on one to five pictures in all other pictures."""
-    from salvit.data.support import read_support
-    from salvit.predict import detect as detect_files
-    from salvit.predict import find_images, learn, load
-
-    paths, failures = find_images([*query, *(more or [])])
-    window = _parse_box(box) if box else None
-    if out is not None:
-        from salvit.detections import check_output
-
-        check_output(out, overwrite)
-    if draw is not None:
-        _check_folder(draw)
-    marked = read_support(support)
-    _limit_threads(threads)
-    detector = load(model, device=device)
-    pack = learn(detector, marked, cropped=window is not None)
-    results = detect_files(
-        detector, pack, paths, box=window, batch=batch, min_score=min_score, max_pixels=int(max_megapixels * 1e6)
-    )
-    example = _first_example(detector, marked, window is not None) if draw else None
-    failures += _run(results, len(paths), pack, out, draw, example, overwrite)
-    _report(marked, failures, out, draw)
+    asked = dict(locals())
+    run(Job(query=(*(asked.pop("query") or ()), *(asked.pop("more") or ())), **asked))
 
 
 def demo(
     folder: Path = typer.Argument(Path("salvit-demo"), help="Where to write the JSON and the pictures."),
 ) -> None:
     """Do the main job on pictures that come with salvit: creatures that its own generator drew."""
-    from salvit.demo import demo_queries, demo_support
+    from salvit.demo import demo_queries, demo_support, draw_sheet
 
     out, draw = folder / "detections.json", folder / "pictures"
-    detect(
-        support=demo_support(),
-        query=[str(path) for path in demo_queries()],
-        more=[],
-        model="match",
-        box=None,
-        out=out,
-        draw=draw,
-        min_score=0.0,
-        device="auto",
-        batch=8,
-        threads=0,
-        max_megapixels=100.0,
-        overwrite=True,
-    )
-    from salvit.demo import draw_sheet
-
+    queries = tuple(str(path) for path in demo_queries())
+    run(Job(query=queries, support=demo_support(), out=out, draw=draw, overwrite=True))
     sheet = draw_sheet(sorted(draw.glob("*.jpg")), folder / "demo.jpg")
     typer.echo(f"all of them on one sheet: {sheet.resolve()}")
 
 
-def _run(
-    results: Iterator[Detection | Failure],
-    total: int,
+def run(job: Job) -> None:
+    """Do a job, and say what was found, what looks wrong, what failed and where everything is."""
+    from salvit.cli.detect_output import report, warn
+    from salvit.predict import load
+    from salvit.queries import find_queries
+
+    if (job.support is None) == (job.pack is None):
+        raise ValueError("expected either --support FILE or --pack FILE")
+    if not job.query and job.boxes is None:
+        raise ValueError("nowhere to look: expected --query IMAGE, FOLDER or PATTERN, or --boxes FILE")
+    if job.transductive and (job.flip or job.resume):
+        raise ValueError("--transductive looks at all pictures together: it goes with neither --flip nor --resume")
+    window = _parse_box(job.box) if job.box and job.box != "saliency" else job.box
+    _check_outputs(job)
+    queries, failures = find_queries(job.query, job.boxes)
+    if job.threads:
+        import torch
+
+        torch.set_num_threads(job.threads)
+    is_cropped = window is not None or any(query.box for query in queries)
+    marked, pack = _given(job)
+    detector = load(_model_name(job, pack), device=job.device)
+    if marked is not None:
+        from salvit.predict import learn
+
+        pack = learn(detector, marked, cropped=is_cropped, pairs=parse_pairs(job.pairs))
+    assert pack is not None
+    warn(pack, marked, is_cropped)
+    example = _first_example(detector, marked, is_cropped) if job.draw and marked else None
+    failures += _search(job, detector, pack, queries, window, example)
+    report(marked, failures, job.out, job.draw)
+
+
+def _given(job: Job) -> tuple[Support | None, Pack | None]:
+    """The marked pictures, or the pack."""
+    if job.pack is not None:
+        from salvit.packs import load_pack
+
+        if job.pairs is not None:
+            raise ValueError("--pairs belongs to `salvit learn`: a pack has its own")
+        return None, load_pack(job.pack)
+    from salvit.data.support import read_support
+
+    assert job.support is not None
+    return read_support(job.support), None
+
+
+def _model_name(job: Job, pack: Pack | None) -> str:
+    """The model that was asked for, or the one that made the pack."""
+    if job.model is not None or pack is None:
+        return job.model or "match"
+    if pack.model.startswith("match"):
+        return pack.model
+    raise ValueError(f"the pack was made by {pack.model}; name its file with --model FILE.safetensors")
+
+
+def _search(
+    job: Job,
+    detector: Detector,
     pack: Pack,
-    out: Path | None,
-    draw: Path | None,
+    queries: list[Query],
+    window: tuple[float, float, float, float] | str | None,
     example: Example | None,
-    overwrite: bool,
 ) -> list[Failure]:
     """Take results as they come: write, draw, keep the first for the table. Ctrl-C saves what was done."""
-    from contextlib import nullcontext
-
+    from salvit.cli.detect_output import Artist, print_suggestions, print_table, print_warnings
     from salvit.cli.progress import track
-    from salvit.detections import open_detections
     from salvit.types import Failure
 
     failures: list[Failure] = []
     shown: list[Detection] = []
-    drawn: set[Path] = set()
-    writing: AbstractContextManager[DetectionWriter | None] = (
-        open_detections(out, pack, overwrite=overwrite) if out else nullcontext()
-    )
+    warned: list[Detection] = []
+    candidates: list[Candidate] = []
+    artist = Artist(job.draw, queries, example, job.overwrite or job.resume) if job.draw else None
     try:
-        with writing as writer:
-            for result in track(results, total, "looking"):
+        with _opened(job, pack) as writer:
+            left = [query for query in queries if writer is None or not writer.has(query.path, query.index)]
+            for result in track(_results(job, detector, pack, left, window), len(left), "looking"):
                 if isinstance(result, Failure):
                     failures.append(result)
                     continue
-                if writer is not None:
-                    writer.write(result)
-                if draw is not None:
-                    failures += _draw(result, example, draw, drawn, overwrite)
+                _keep(result, writer, pack, candidates)
+                failures += artist.draw(result) if artist is not None else []
+                warned += [result] if result.warnings else []
                 if len(shown) * len(result.names) < _ROWS_SHOWN:
                     shown.append(result)
     except KeyboardInterrupt:
-        where = f"; what was found until then is in {out}" if out else ""
+        where = f"; what was found until then is in {job.out}, and --resume goes on" if job.out else ""
         typer.secho(f"interrupted{where}", fg="yellow", err=True)
         raise typer.Exit(130) from None
-    _print_table(shown, total)
-    return failures
+    if len(left) < len(queries):
+        typer.echo(f"{len(queries) - len(left)} of {len(queries)} were done by the run before")
+    print_table(shown, len(left), pack.known.tolist())
+    print_warnings(warned)
+    if job.suggest:
+        print_suggestions(candidates if writer is None else writer.candidates, pack, job.suggest)
+    return failures + [Failure(job.out or Path(), problem) for problem in (writer.problems if writer else ())]
 
 
-def _draw(result: Detection, example: Example | None, folder: Path, drawn: set[Path], overwrite: bool) -> list[Failure]:
-    """Draw one result; files of this run never share a name, files from before are left alone."""
-    from salvit.data.images import read_image
-    from salvit.draw import draw_detection
-    from salvit.types import Failure
-
-    names = (f"{result.path.stem}{f'-{n}' if n > 1 else ''}.jpg" for n in count(1))
-    target = next(folder / name for name in names if folder / name not in drawn)
-    if target.exists() and not overwrite:
-        return [Failure(result.path, f"{target} exists, so {result.path} was not drawn; --overwrite replaces it")]
-    drawn.add(target)
-    folder.mkdir(parents=True, exist_ok=True)
-    draw_detection(read_image(result.path), result, example).save(target, quality=90)
-    return []
-
-
-def _print_table(shown: list[Detection], total: int) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    if not shown:
-        return
-    table = Table("picture", "keypoint", "x", "y", "± px", "score", title="points found", title_justify="left")
-    for column in table.columns[2:]:
-        column.justify = "right"
-    for found in shown:
-        for n, name in enumerate(found.names):
-            label = found.path.name if n == 0 else ""
-            if not found.located[n]:
-                table.add_row(label, name, "—", "—", "—", f"{found.scores[n]:.2f}", style="dim")
-                continue
-            x, y = found.points[n]
-            spread = float((found.covariances[n].trace() / 2) ** 0.5)
-            table.add_row(label, name, f"{x:.1f}", f"{y:.1f}", f"{spread:.0f}", f"{found.scores[n]:.2f}")
-        table.add_section()
-    Console().print(table)
-    if len(shown) < total:
-        typer.echo(f"({len(shown)} of {total} pictures shown)")
+def _results(
+    job: Job,
+    detector: Detector,
+    pack: Pack,
+    queries: list[Query],
+    window: tuple[float, float, float, float] | str | None,
+) -> Iterator[Detection | Failure]:
+    """What is found, as it comes: each picture alone, or all together."""
+    if job.transductive:
+        from salvit.together import detect_together as look
+    else:
+        from salvit.predict import detect as look  # type: ignore[assignment]
+    return look(
+        detector,
+        pack,
+        queries,
+        box=window,  # type: ignore[arg-type]
+        batch=job.batch,
+        min_score=job.min_score,
+        max_pixels=int(job.max_megapixels * 1e6),
+        flip=job.flip,
+        describe=job.suggest > 0,
+    )
 
 
-def _report(marked: Support, failures: list[Failure], out: Path | None, draw: Path | None) -> None:
-    for problem in marked.problems:
-        typer.secho(f"support: {problem}", fg="yellow", err=True)
-    for failure in failures:
-        typer.secho(f"failed: {failure.reason}", fg="red", err=True)
-    if out is not None:
-        typer.echo(f"detections: {out.resolve()}")
-    if draw is not None:
-        typer.echo(f"pictures: {draw.resolve()}")
-    if failures or marked.problems:
-        raise typer.Exit(SOME_FAILED)
+def _opened(job: Job, pack: Pack) -> AbstractContextManager[DetectionWriter | None]:
+    from contextlib import nullcontext
+
+    from salvit.detections import open_detections
+
+    if job.out is None:
+        return nullcontext()
+    return open_detections(
+        job.out,
+        pack,
+        format=job.format,
+        overwrite=job.overwrite,
+        resume=job.resume,
+        settings=job.settings,
+    )
+
+
+def _keep(result: Detection, writer: DetectionWriter | None, pack: Pack, candidates: list[Candidate]) -> None:
+    """Write a result, or keep what suggestions need of it where nothing is written."""
+    if writer is not None:
+        writer.write(result)
+    elif result.descriptor is not None:
+        from salvit.suggest import candidate_of
+
+        candidates.append(candidate_of(result, pack))
+
+
+def _check_outputs(job: Job) -> None:
+    """Refuse what could not be written before any work is done."""
+    if job.out is not None:
+        from salvit.detections import check_detections
+        from salvit.formats import FORMATS, format_to_write
+
+        if job.format is not None and job.format not in FORMATS:
+            raise ValueError(f"--format {job.format}: expected one of {', '.join(FORMATS)}")
+        told = "lines" if job.out.suffix == ".jsonl" else job.format or format_to_write(job.out)
+        check_detections(job.out, told, overwrite=job.overwrite, resume=job.resume)
+    elif job.resume or job.format:
+        raise ValueError("--resume and --format are about the file of detections: expected --out FILE")
+    if job.draw is not None:
+        from salvit.formats import check_output
+
+        if job.draw.exists() and not job.draw.is_dir():
+            raise ValueError(f"--draw {job.draw}: is a file; expected a folder")
+        check_output(job.draw / "picture.jpg", overwrite=True)
 
 
 def _first_example(detector: Detector, marked: Support, cropped: bool) -> Example | None:
@@ -195,22 +283,20 @@ def _parse_box(text: str) -> tuple[float, float, float, float]:
     try:
         x1, y1, x2, y2 = (float(part) for part in parts)
     except ValueError:
-        raise ValueError(f"--box {text}: expected four numbers X1,Y1,X2,Y2 in pixels") from None
+        raise ValueError(f"--box {text}: expected four numbers X1,Y1,X2,Y2 in pixels, or saliency") from None
     if not (x1 < x2 and y1 < y2):
         raise ValueError(f"--box {text}: expected X1 < X2 and Y1 < Y2")
     return (x1, y1, x2, y2)
 
 
-def _check_folder(folder: Path) -> None:
-    from salvit.detections import check_output
-
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"--draw {folder}: is a file; expected a folder")
-    check_output(folder / "picture.jpg", overwrite=True)
-
-
-def _limit_threads(threads: int) -> None:
-    if threads:
-        import torch
-
-        torch.set_num_threads(threads)
+def parse_pairs(text: str | None) -> tuple[tuple[str, str], ...] | None:
+    """``left:right,left:right`` as pairs; ``none`` as no pairs; None where nothing was said."""
+    if text is None:
+        return None
+    pairs = []
+    for part in text.split(",") if text != "none" else ():
+        left, colon, right = (word.strip() for word in part.partition(":"))
+        if not (left and colon and right):
+            raise ValueError(f"--pairs {text}: expected LEFT:RIGHT,LEFT:RIGHT, or none")
+        pairs.append((left, right))
+    return tuple(pairs)

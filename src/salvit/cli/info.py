@@ -1,19 +1,90 @@
-"""``salvit info``: what a model is made of."""
+"""``salvit info``: what a model, a checkpoint or a pack is made of."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import typer
+
+if TYPE_CHECKING:
+    from salvit.types import Pack
 
 
 def info(
     model: str = typer.Argument(
-        help="A model: salvit-resnet50, salvit-dino-s16, salvit-dinov2, salvit-lite0, or a row of "
-        "the paper's ablation table, such as cnn-only."
+        help="A model: salvit-resnet50, salvit-dino-s16, salvit-dinov2, salvit-lite0, match, or a row of the paper's "
+        "ablation table, such as cnn-only; or a .safetensors file: a pack or a checkpoint."
     ),
     narrow: bool = typer.Option(False, "--narrow", help="With the narrow head, for training on a CPU."),
 ) -> None:
-    """Parameters of a model by part, beside the paper's, and its settings."""
-    _show_model(model, narrow)
+    """Parameters of a model by part, beside the paper's, and its settings; what a pack or a checkpoint holds."""
+    if model.endswith(".safetensors"):
+        _show_file(Path(model))
+    elif model.partition(":")[0] == "match":
+        _show_match(model)
+    else:
+        _show_model(model, narrow)
+
+
+def _show_file(path: Path) -> None:
+    from salvit.tensor_files import format_of
+
+    match format_of(path):
+        case "salvit-pack-1":
+            from salvit.packs import load_pack
+
+            show_pack(path, load_pack(path))
+        case "salvit-checkpoint-1":
+            _show_checkpoint(path)
+        case other:
+            raise ValueError(f"{path} is neither a pack nor a checkpoint of salvit: its format is {other!r}")
+
+
+def show_pack(path: Path, pack: Pack) -> None:
+    """Keypoints of a pack: on how many marked pictures each is, its other side, and what is unknown."""
+    from rich.console import Console
+    from rich.table import Table
+
+    shots = len(pack.mask)
+    other = {a: b for pair in pack.pairs for a, b in (pair, pair[::-1])}
+    table = Table("keypoint", f"marked in, of {shots}", "other side", title=f"pack {path.name}", title_justify="left")
+    for name, count in zip(pack.names, pack.mask.sum(0).tolist(), strict=True):
+        table.add_row(name, str(count) if count else "unknown", other.get(name, ""), style=None if count else "dim")
+    console = Console()
+    console.print(table)
+    console.print(f"made by {pack.model} of salvit {pack.version}, weights {pack.weights_sha256[:12]}", highlight=False)
+    kind = "objects cropped to their boxes" if pack.is_cropped else "whole pictures"
+    console.print(f"learnt from {kind}; {pack.vectors.shape[-1]} numbers for each keypoint", highlight=False)
+
+
+def _show_checkpoint(path: Path) -> None:
+    from rich.console import Console
+
+    from salvit.checkpoint import load_checkpoint
+    from salvit.recipes import recipe_to_table
+
+    saved = load_checkpoint(path)
+    console = Console()
+    count = sum(value.numel() for value in saved.weights.values())
+    console.print(f"[bold]checkpoint {path.name}[/bold] of salvit {saved.version}", highlight=False)
+    console.print(f"own weights: {count / 1e6:.2f} M in {len(saved.weights)} tensors", highlight=False)
+    console.print(f"optimiser: {'kept, so training can go on' if saved.optimizer else 'not kept'}", highlight=False)
+    for key, value in saved.state.items():
+        console.print(f"{key}: {value}", highlight=False, markup=False)
+    for part, values in recipe_to_table(saved.recipe).items():
+        console.print(f"[bold]{part}[/bold] {_join(values)}", highlight=False)
+
+
+def _show_match(name: str) -> None:
+    from rich.console import Console
+
+    from salvit.predict import load
+
+    detector = load(name, device="cpu")
+    console = Console()
+    console.print(f"[bold]{detector.name}[/bold]: nearest features of a frozen network, no training", highlight=False)
+    console.print(f"input {detector.input_size} px, weights {detector.weights_sha256[:12]}", highlight=False)
 
 
 def _show_model(name: str, is_narrow: bool) -> None:
@@ -37,5 +108,10 @@ def _show_model(name: str, is_narrow: bool) -> None:
         console.print(note)
     console.print()
     for part, values in to_mapping(described.settings).items():
-        text = " · ".join(f"{key} {value}" for key, value in values.items()) if isinstance(values, dict) else values
-        console.print(f"[bold]{part}[/bold] {text}", highlight=False)
+        console.print(f"[bold]{part}[/bold] {_join(values)}", highlight=False)
+
+
+def _join(values: object) -> str:
+    if not isinstance(values, dict):
+        return str(values)
+    return " · ".join(f"{key} {value}" for key, value in values.items())
