@@ -6,6 +6,9 @@ import json
 import signal
 import time
 
+import pytest
+
+pytestmark = pytest.mark.slow
 MARKS = {"nose": (60.0, 80.0), "tail": (250.0, 150.0), "paw": (120.0, 200.0)}
 
 
