@@ -34,7 +34,6 @@ from salvit.masked_views import CachedMasker, FreshMasker, Masker, check_masking
 from salvit.metrics import harmonic_mean
 from salvit.model.build import build_model
 from salvit.model.detector import SalViT
-from salvit.model.locator import decode
 from salvit.priors import saliency_of_records
 from salvit.recipes import Recipe, TrainSettings
 
@@ -117,7 +116,7 @@ def dev_pck(model: SalViT, sources: dict[Kind, EpisodeSource], episodes: int) ->
             episode = source.load(index)
             n = episode.num_real
             output = model(episode.support, episode.support_points[:, :n], episode.support_mask[:, :n], episode.query)
-            found = decode(output.scales, model.input_size).points_input
+            found = model.decode(output.scales).points_input
             distance = (found - episode.query_points[:, :n]).norm(dim=-1)  # (Q, N)
             valid = episode.valid[:, :n]
             correct = (distance <= 0.1 * episode.box_sides[:, None]) & valid

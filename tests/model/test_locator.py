@@ -13,6 +13,7 @@ from salvit.model.locator import (
     at_cell,
     covariance,
     decode,
+    decode_agreed,
     decode_scale,
     grid_target,
     precision,
@@ -132,3 +133,31 @@ def test_locating_at_the_winning_cells_alone_is_decoding_everything():
         expected, found = decode(locator(descriptors), 96), locator.locate(descriptors, 96)
     for name in ("points_input", "scores", "covariances"):
         torch.testing.assert_close(getattr(found, name), getattr(expected, name), rtol=1e-3, atol=1e-4)
+
+
+def test_scales_that_agree_decode_as_their_mean():
+    peak = torch.full((1, 1, 16), -5.0)
+    peak[0, 0, 5] = 5.0  # cell (1, 1) of 4 × 4
+    fine = torch.full((1, 1, 64), -5.0)
+    fine[0, 0, 2 * 8 + 3] = 5.0  # cell (3, 2) of 8 × 8, inside it
+    scales = tuple(
+        ScaleOutput(logits, torch.zeros(1, 1, size**2, 2), torch.eye(2, 3).expand(1, 1, size**2, 2, 3))
+        for logits, size in ((peak, 4), (fine, 8))
+    )
+    one, two = decode(scales, 64), decode_agreed(scales, 64)
+    assert torch.allclose(one.points_input, two.points_input) and torch.allclose(one.scores, two.scores)
+    assert torch.allclose(one.covariances, two.covariances)
+
+
+def test_scales_that_disagree_settle_on_the_place_that_both_allow():
+    # 2 × 2: cells 0 and 3 are nearly equal, 0 a little better; 4 × 4: only the last cell, inside cell 3
+    coarse = torch.tensor([[[1.0, -9.0, -9.0, 0.9]]])
+    fine = torch.full((1, 1, 16), -9.0)
+    fine[0, 0, 15] = 9.0
+    scales = tuple(
+        ScaleOutput(logits, torch.zeros(1, 1, size**2, 2), torch.eye(2, 3).expand(1, 1, size**2, 2, 3))
+        for logits, size in ((coarse, 2), (fine, 4))
+    )
+    # cell 3 of 2 × 2 has its centre at 48 − ½, cell 15 of 4 × 4 at 56 − ½; the paper's mean lies between 16 and 56
+    assert decode_agreed(scales, 64).points_input[0, 0].tolist() == [51.5, 51.5]
+    assert decode(scales, 64).points_input[0, 0].tolist() == [35.5, 35.5]

@@ -23,7 +23,7 @@ from salvit.backbones.batch_norm import set_batch_norm
 from salvit.backbones.files import hash_weights
 from salvit.geometry import MEAN_COLOUR, input_to_grid, is_inside
 from salvit.model.encoder import Encoder, EncoderInput, EncoderOutput
-from salvit.model.locator import Located, Locator, ScaleOutput, decode
+from salvit.model.locator import Located, Locator, ScaleOutput, decode, decode_agreed
 from salvit.model.modulation import DescriptorNet
 from salvit.model.prototypes import gaussian_pooling, pooling_sigma, prototypes
 from salvit.model.saliency_mask import downscale
@@ -94,7 +94,14 @@ class SalViT(nn.Module):
 
     def find(self, prototypes: Tensor, features: Tensor) -> Located:
         """What :meth:`search` says, decoded; in inference, where only the winning cells matter."""
+        if self.settings.head.decoding == "agreed":
+            return self.decode(self.search(prototypes, features))
         return self.locator.locate(self.descriptor(features, prototypes), self.input_size)
+
+    def decode(self, scales: tuple[ScaleOutput, ...]) -> Located:
+        """Branches of every scale to places."""
+        formula = decode_agreed if self.settings.head.decoding == "agreed" else decode
+        return formula(scales, self.input_size)
 
     def forward(
         self,
@@ -198,7 +205,7 @@ class SalViT(nn.Module):
         if output.masks is not None:
             maps["shaped_saliency"] = output.masks[0, -1]
         if (attention := self.encoder.last_attention(batch)) is not None:
-            cells = input_to_grid(decode(scales, self.input_size).points_input[0], self.backbone.stride)  # (N, 2)
+            cells = input_to_grid(self.decode(scales).points_input[0], self.backbone.stride)  # (N, 2)
             limits = [side - 1 for side in self.encoder.grid_hw]
             x, y = cells[:, 0].round().clamp(0, limits[1]).long(), cells[:, 1].round().clamp(0, limits[0]).long()
             maps["attention"] = attention[0, y * (limits[1] + 1) + x].unflatten(1, self.encoder.grid_hw)

@@ -14,6 +14,7 @@ Position = Literal["relative", "bias", "absolute", "none"]
 Morphology = Literal["learned", "fixed", "off"]
 Join = Literal["both", "raw", "vit"]
 HeadKind = Literal["flat", "spatial"]
+Decoding = Literal["mean", "agreed"]
 Provider = Literal["attentiveness", "rbd", "learned", "spectral_residual", "onnx", "files", "none"]
 
 
@@ -120,6 +121,8 @@ class HeadSettings:
     scales: tuple[int, ...] = (8, 12, 16)
     latent: int = 3
     """d_v: columns of the latent covariance."""
+    decoding: Decoding = "mean"
+    """``mean`` of the scales' winners (the paper's); ``agreed``: ours, the scales first agree on a place."""
 
     def __post_init__(self) -> None:
         if not self.scales or min(self.scales) < 1:
@@ -160,15 +163,13 @@ def narrow(settings: ModelSettings) -> ModelSettings:
 
 
 def light(settings: ModelSettings) -> ModelSettings:
-    """The model that is trained on two CPU cores: the same SalViT at half its width, features of 192 channels and the
-    spatial head; about 1 M parameters.
-    """
+    """The same SalViT at half its width, features of 192 channels, the spatial head: trained on two CPU cores."""
     return replace(
         settings,
         attention=replace(settings.attention, heads=3),
         encoder=replace(settings.encoder, token_channels=192, vit_channels=192, feature_channels=192),
         morphology=replace(settings.morphology, embedding_width=64, embedding_channels=64, hidden=128),
-        head=replace(settings.head, kind="spatial", channels=64),
+        head=replace(settings.head, kind="spatial", channels=64, decoding="agreed"),
     )
 
 
