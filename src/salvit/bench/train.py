@@ -30,9 +30,7 @@ _ROUNDS = 12
 
 
 def run() -> dict[str, float]:
-    """``cached_over_uncached``: episodes a second, DINOv2 at its usual input, the light model of a CPU's recipe,
-    1 to 5 shots as it draws them.
-    """
+    """``cached_over_uncached``: episodes a second, DINOv2 at its usual input, the light model, 1 to 5 shots."""
     with tempfile.TemporaryDirectory() as folder:
         before = os.environ.get("SALVIT_CACHE")
         weights = weights_path("dinov2-s14")
@@ -50,7 +48,8 @@ def _measure(folder: Path, weights: Path | None) -> dict[str, float]:
     problem = open_problem("creatures", folder / "data", SPECIES[2])
     torch.manual_seed(0)
     model = build_model(preset("salvit-dinov2", "light"), weights).train()
-    settings = EpisodeSettings(shots=(1, 5), queries=5, crop="gt-random", augment=AugmentSettings(), auxiliary="default")
+    augment = AugmentSettings()
+    settings = EpisodeSettings(shots=(1, 5), queries=5, crop="gt-random", augment=augment, auxiliary="default")
     pool = EpisodePool(problem, "train", "base", settings, purpose="train", seed=0)
     views = ViewSettings(crop="gt-random", views=1, seed=0, augment=settings.augment)
     records = problem.records["train"]
