@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from salvit.data.images import fit_image
-from salvit.flip import check_pairs, look_mirrored, merge, mirror, pairs_at_one_place, partners
+from salvit.flip import check_pairs, has_lone_side, look_mirrored, merge, mirror, pairs_at_one_place, partners
 from salvit.predict import detect, learn
 from salvit.types import Prediction
 
@@ -77,6 +77,16 @@ def test_a_keypoint_whose_partner_is_unknown_is_taken_from_the_plain_way():
     merged, warnings = merge(plain, mirrored, PAIRS)
     assert merged.points[0, 1] == pytest.approx([20, 10]) and merged.scores[0, 1] == pytest.approx(0.3)
     assert merged.known.tolist() == [True, True, False] and warnings == [()]
+
+
+def test_a_name_with_a_side_and_no_partner_is_taken_from_the_plain_way():
+    names = ("left_paw", "nose", "ear.R", "L-hip", "bottle")
+    assert has_lone_side(names, ()).tolist() == [True, False, True, True, False]
+    assert has_lone_side(("left_eye", "right_eye"), PAIRS).tolist() == [False, False]
+    plain = prediction([[10, 10], [20, 10], [0, 10]], [0.5, 0.3, 0.3])
+    mirrored = prediction([[12, 10], [22, 10], [2, 10]], [0.5, 0.9, 0.9])
+    merged, _ = merge(plain, mirrored, ())
+    assert merged.points[0] == pytest.approx(np.array([[11, 10], [20, 10], [0, 10]]))  # only the nose is merged
 
 
 def test_a_pair_found_at_one_place_is_warned_of_unless_one_is_not_located():

@@ -8,6 +8,7 @@ Letters: B images · N keypoints.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -22,6 +23,7 @@ AGREE = 3.0
 SAME_PLACE = 0.25
 """Two points of a pair are at one place where they lie within this many standard deviations."""
 Pairs = tuple[tuple[str, str], ...]
+_SIDE = re.compile(r"left|right|(?:^|[\W_])[lr](?:$|[\W_])", re.IGNORECASE)
 
 
 def check_pairs(pairs: Pairs, names: Sequence[str]) -> Pairs:
@@ -45,6 +47,12 @@ def partners(names: Sequence[str], pairs: Pairs) -> npt.NDArray[np.int64]:
         if left in place and right in place:
             order[place[left]], order[place[right]] = place[right], place[left]
     return order
+
+
+def has_lone_side(names: Sequence[str], pairs: Pairs) -> BoolArray:
+    """(N,) whether a name has a side (``left_paw``, ``paw.R``) and is in no pair."""
+    paired = {name for pair in pairs for name in pair}
+    return np.array([name not in paired and _SIDE.search(name) is not None for name in names], dtype=bool)
 
 
 def mirror(image: FittedImage) -> FittedImage:
@@ -83,9 +91,10 @@ def merge(plain: Prediction, mirrored: Prediction, pairs: Pairs) -> tuple[Predic
 
     Symbols: u the point chosen, uᵢ, Σᵢ, sᵢ point, covariance and score of each way: the spread of both about the point
     chosen, so that ways that disagree make it larger.
-    A keypoint whose partner no example has is known in one way only, which then counts alone.
+    A keypoint whose partner no example has, or whose name has a side but no partner, counts as it is found in the
+    plain picture: in the mirrored one that name means the other side.
     """
-    both = plain.known & mirrored.known
+    both = plain.known & mirrored.known & ~has_lone_side(plain.names, pairs)
     total = plain.scores + mirrored.scores
     weight = np.where(both, plain.scores / np.where(total > 0, total, 1.0), 1.0)  # (B, N)
     weight = np.where(both & (total <= 0), 0.5, weight)
