@@ -56,7 +56,7 @@ def draw_plot(name: str, cases: Sequence[Case], along: str, path: Path) -> None:
     for number, (key, group) in enumerate(_lines(cases, along).items()):
         xs: list[Any] = [case.labels[along] if is_scale else places.index(case.labels[along]) for case in group]
         ys, spreads = zip(*(case.figure for case in group), strict=True)
-        style = "o-" if len(group) > 1 else "o"
+        style = "o-" if len(group) > 1 and along != "assignment" else "o"  # ways are no scale
         axes.errorbar(
             xs,
             ys,
