@@ -206,7 +206,7 @@ class Tab:
 
     def __init__(self, page, address) -> None:
         self.page, self.address, self.problems = page, address, []
-        page.set_default_timeout(60_000)
+        page.set_default_timeout(180_000)
         page.on("pageerror", lambda problem: self.problems.append(str(problem)))
         page.goto(address)
         page.wait_for_selector("body[data-ready=yes]")
@@ -293,15 +293,17 @@ def open_tab(browser, live):
 
 @pytest.fixture(scope="session")
 def foxes(tmp_path_factory):
-    """Eleven drawn foxes, and where five points of the first are."""
-    from salvit.data.creatures import draw_creature
+    """The bundled foxes and four of them mirrored, and where five points of the first are."""
+    from PIL import Image, ImageOps
+
+    from salvit.data.support import read_support
+    from salvit.demo import demo_queries, demo_support
 
     place = tmp_path_factory.mktemp("foxes")
+    support = read_support(demo_support()).images[0]
+    for number, path in enumerate([support.path, *demo_queries()], start=1):
+        shutil.copyfile(path, place / f"fox-{number:02d}.jpg")
+    for number, path in enumerate(demo_queries()[:4], start=8):
+        ImageOps.mirror(Image.open(path)).save(place / f"fox-{number:02d}.jpg", quality=90)
     wanted = ("nose", "left_ear", "throat", "tail_base", "tail_tip")
-    truth = {}
-    for number, seed in enumerate((22, 2, 7, 14, 18, 21, 23, 30, 31, 33, 36)):
-        creature = draw_creature("fox", seed, size_hw=(240, 320))
-        creature.image.save(place / f"fox-{number + 1:02d}.jpg", quality=90)
-        if number == 0:
-            truth = {name: creature.points[creature.names.index(name)].tolist() for name in wanted}
-    return place, truth
+    return place, {name: support.points[support.names.index(name)].tolist() for name in wanted}
