@@ -24,8 +24,9 @@ LAYERS = (
      "checkpoint", "features", "episode_tensors", "recipes", "finetune", "priors", "tables", "compare_saliency",
      "teach_saliency", "projects", "transductive", "kept_features", "masked_views", "learner", "suites",
      "suite_report", "spoiled", "together"),
+    ("web",),
     ("bench",),
-    ("cli", "web"),
+    ("cli",),
 )  # fmt: skip
 
 
