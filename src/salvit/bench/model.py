@@ -88,8 +88,8 @@ def _attention_ratio() -> float:
 
 
 def _over(seconds: dict[str, list[float]], one: str, other: str) -> float:
-    """Median of the ratios of neighbouring runs: what slows the machine for a while meets both."""
-    return statistics.median(a / b for a, b in zip(seconds[one], seconds[other], strict=True))
+    """Median time of the one over the median time of the other."""
+    return statistics.median(seconds[one]) / statistics.median(seconds[other])
 
 
 @torch.no_grad()
