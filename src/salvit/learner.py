@@ -49,6 +49,8 @@ def episode_losses(
         morphology = model.settings.morphology
         terms["regulariser"] = exponent_regulariser(output.exponents, morphology.centre, morphology.interval)
         total = total + settings.lambdas[1] * terms["regulariser"]
+    for name, term in model.own_losses(output, points, valid).items():
+        terms[name], total = term, total + term
     return {**terms, "loss": total}
 
 

@@ -54,12 +54,12 @@ def load(name: str = "match", *, device: str = "auto") -> Detector:
 
 
 def load_trained(path: Path, *, device: str = "auto") -> SalViT:
-    """Load a SalViT that ``salvit train`` wrote; the weights of its frozen backbone must be on this machine."""
+    """Load a SalViT or a compared method that ``salvit train`` wrote; its frozen backbone must be on this machine."""
+    from salvit.baselines.build import build_method
     from salvit.checkpoint import load_checkpoint, put_weights
-    from salvit.model.build import build_model
 
     saved = load_checkpoint(path)
-    model = build_model(saved.recipe.model)
+    model = build_method(saved.recipe.model)
     put_weights(model, saved.weights)
     return model.to(choose_device(device)).eval()
 

@@ -30,7 +30,7 @@ FROM_ELSEWHERE = ("files", "onnx")
 
 def provider_of(detector: Detector) -> Provider | None:
     """The provider that a detector's settings name; None where it needs none from outside."""
-    if not isinstance(detector, SalViT) or not detector.encoder.uses_saliency:
+    if not isinstance(detector, SalViT) or not detector.wants_saliency:
         return None
     name = detector.settings.saliency
     if name in ("none", "attentiveness"):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from salvit.baselines.build import build_method
 from salvit.checkpoint import (
     load_checkpoint,
     optimizer_tensors,
@@ -32,7 +33,6 @@ from salvit.features import SaliencyOf, Track, ViewSettings, open_cache
 from salvit.learner import Learner, flat
 from salvit.masked_views import CachedMasker, FreshMasker, Masker, check_masking, open_masked_tokens
 from salvit.metrics import harmonic_mean
-from salvit.model.build import build_model
 from salvit.model.detector import SalViT
 from salvit.priors import saliency_of_records
 from salvit.recipes import Recipe, TrainSettings
@@ -83,10 +83,13 @@ def train(
     if (folder / "last.safetensors").exists() and not resume:
         raise FileExistsError(f"{folder} holds a run already; --resume goes on with it, or choose another folder")
     torch.manual_seed(settings.seed)
-    model = build_model(recipe.model, backbone_weights).to(fabric.device)
+    model = build_method(recipe.model, backbone_weights).to(fabric.device)
     check_masking(model, settings.masking)
     learner = Learner(model, settings).to(fabric.device)
-    optimizer = torch.optim.Adam([p for p in learner.parameters() if p.requires_grad], lr=settings.learning_rate)
+    weights = [parameter for parameter in learner.parameters() if parameter.requires_grad]
+    if not weights:
+        raise ValueError(f"{model.name} has nothing to train: set model.encoder.feature_channels, or use match")
+    optimizer = torch.optim.Adam(weights, lr=settings.learning_rate)
     progress = Progress(0, settings.episodes, {})
     if resume and (folder / "last.safetensors").exists():
         _restore(folder / "last.safetensors", recipe, learner, optimizer, progress)

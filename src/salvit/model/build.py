@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from salvit.backbones import build_backbone
+from salvit.backbones import Backbone, build_backbone
 from salvit.model.detector import SalViT
 from salvit.model.encoder import Encoder
 from salvit.model.locator import Locator
@@ -23,6 +23,16 @@ def build_model(settings: ModelSettings, backbone_weights: str | Path | None = "
         settings: What to build; see :func:`salvit.model.settings.preset`.
         backbone_weights: ``pretrained``, a weight file, or None for random ones.
     """
+    backbone = build_trunk(settings, backbone_weights)
+    side = settings.input_size // backbone.stride
+    encoder = Encoder(
+        backbone.channels, (side, side), backbone.stride, settings.encoder, settings.attention, settings.morphology
+    )
+    return SalViT(settings, backbone, encoder, *build_head(settings, encoder))
+
+
+def build_trunk(settings: ModelSettings, backbone_weights: str | Path | None = "pretrained") -> Backbone:
+    """The backbone that the settings name, its trainable parts set to be trained."""
     backbone = build_backbone(
         settings.backbone.name,
         backbone_weights,
@@ -36,18 +46,21 @@ def build_model(settings: ModelSettings, backbone_weights: str | Path | None = "
         )
     for part in backbone.trainable_parts():
         part.requires_grad_(True)
-    side = settings.input_size // backbone.stride
-    encoder = Encoder(
-        backbone.channels, (side, side), backbone.stride, settings.encoder, settings.attention, settings.morphology
-    )
+    return backbone
+
+
+def build_head(
+    settings: ModelSettings, encoder: Encoder
+) -> tuple[DescriptorNet | SpatialDescriptor, Locator | SpatialLocator]:
+    """Descriptor net and localisation net for an encoder's features."""
     head = settings.head
     if head.kind == "spatial":
-        spatial = SpatialDescriptor(encoder.channels, (side, side), head.channels)
-        return SalViT(settings, backbone, encoder, spatial, SpatialLocator(head.channels, head.scales, head.latent))
-    descriptor = DescriptorNet(
-        encoder.channels, (side, side), head.channels, head.descriptor_channels, head.descriptor_side
+        spatial = SpatialDescriptor(encoder.channels, encoder.grid_hw, head.channels)
+        return spatial, SpatialLocator(head.channels, head.scales, head.latent)
+    flat = DescriptorNet(
+        encoder.channels, encoder.grid_hw, head.channels, head.descriptor_channels, head.descriptor_side
     )
-    return SalViT(settings, backbone, encoder, descriptor, Locator(descriptor.channels, head.scales, head.latent))
+    return flat, Locator(flat.channels, head.scales, head.latent)
 
 
 def count_parameters(model: SalViT) -> dict[str, int]:

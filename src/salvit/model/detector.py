@@ -63,6 +63,7 @@ class SalViT(nn.Module):
         self.settings, self.name, self.input_size = settings, settings.name, settings.input_size
         self.backbone, self.encoder, self.descriptor, self.locator = backbone, encoder, descriptor, locator
         self._sigma = pooling_sigma(settings.head.pooling_sigma, settings.input_size, backbone.stride)
+        self._widest = settings.head.channels
         self._hash: tuple[tuple[tuple[int, int], ...], str] = ((), "")
         self.eval()
 
@@ -120,6 +121,10 @@ class SalViT(nn.Module):
         if marked.exponents is not None and asked.exponents is not None:
             exponents = torch.cat([marked.exponents, asked.exponents])  # (K + Q, T)
         return EpisodeOutput(scales, exponents, asked.features)
+
+    def own_losses(self, output: EpisodeOutput, points_input: Tensor, valid: Tensor) -> dict[str, Tensor]:
+        """Further terms of a compared method, weighted, for true points (1, P, 2), valid (1, P); SalViT has none."""
+        return {}
 
     def train(self, mode: bool = True) -> SalViT:
         """Training or inference mode; frozen parts stay in inference mode, batch norm is as the settings say."""
@@ -223,6 +228,11 @@ class SalViT(nn.Module):
         return self._hash[1]
 
     @property
+    def wants_saliency(self) -> bool:
+        """Whether maps are to be made for its pictures."""
+        return self.encoder.uses_saliency
+
+    @property
     def device(self) -> torch.device:
         """Where the weights are."""
         return next(self.parameters()).device
@@ -249,7 +259,7 @@ class SalViT(nn.Module):
     def _chunks(self, pack: Pack, features: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Prototypes, with as many queries at a time as fit into memory."""
         kept = self._prototypes(pack)
-        each = len(kept) * self.settings.head.channels * features.shape[-2] * features.shape[-1]
+        each = len(kept) * self._widest * features.shape[-2] * features.shape[-1]
         for part in features.split(max(1, LARGEST_CHUNK // max(each, 1))):
             yield kept, part
 

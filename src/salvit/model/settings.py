@@ -136,6 +136,10 @@ class ModelSettings:
     """A whole model."""
 
     name: str = "salvit-resnet50"
+    method: str = "salvit"
+    """``salvit``, or a compared method by name (:data:`salvit.baselines.build.METHODS`) on the same backbone."""
+    reweight: bool = False
+    """Compared methods only: features are multiplied by saliency."""
     input_size: int = 384
     saliency: Provider = "files"
     """Where its saliency comes from; ``attentiveness`` is taken from the backbone in the same pass."""
@@ -148,6 +152,8 @@ class ModelSettings:
     def __post_init__(self) -> None:
         if self.saliency == "attentiveness" and self.backbone.name not in ("dino-s16", "dinov2-s14"):
             raise ValueError(f"saliency = 'attentiveness' needs a transformer backbone, got {self.backbone.name!r}")
+        if self.reweight and (self.method == "salvit" or self.saliency == "none"):
+            raise ValueError("model.reweight is for a compared method (model.method) that has a saliency")
 
 
 HeadWidth = Literal["paper", "narrow", "light"]

@@ -1,0 +1,34 @@
+"""A method by name: SalViT, or one that it is compared with, on the same backbone."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+
+from salvit.baselines.method import Method
+from salvit.model.build import build_model, build_trunk
+from salvit.model.detector import SalViT
+from salvit.model.settings import ModelSettings
+
+METHODS = {
+    "protonet": "salvit.baselines.protonet.ProtoNet",
+}
+"""Name in a recipe (``model.method``) → class; a new method is a file and a line here."""
+
+
+def build_method(settings: ModelSettings, backbone_weights: str | Path | None = "pretrained") -> SalViT:
+    """Build what ``settings.method`` names, in inference mode and untrained; an unknown name is an error.
+
+    Args:
+        settings: What to build. Of ``encoder`` a compared method takes ``feature_channels`` alone.
+        backbone_weights: ``pretrained``, a weight file, or None for random ones.
+    """
+    if settings.method == "salvit":
+        return build_model(settings, backbone_weights)
+    if settings.method not in METHODS:
+        raise ValueError(f"unknown method {settings.method!r}; known: salvit, {', '.join(METHODS)}")
+    module, _, name = METHODS[settings.method].rpartition(".")
+    kind = getattr(import_module(module), name)
+    method = kind(settings, build_trunk(settings, backbone_weights))
+    assert isinstance(method, Method)
+    return method.eval()
