@@ -12,6 +12,9 @@ from salvit.model.settings import ModelSettings
 
 METHODS = {
     "protonet": "salvit.baselines.protonet.ProtoNet",
+    "relationnet": "salvit.baselines.relationnet.RelationNet",
+    "weight_generator": "salvit.baselines.weight_generator.WeightGenerator",
+    "weight_generator_without_attention": "salvit.baselines.weight_generator.WeightGeneratorWithoutAttention",
 }
 """Name in a recipe (``model.method``) → class; a new method is a file and a line here."""
 
