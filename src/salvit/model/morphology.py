@@ -86,15 +86,25 @@ class SaliencyEmbedding(nn.Module):
     def _embed_patches(self, images: Tensor, saliency: Tensor) -> Tensor:
         """The first layer on saliency and normalised RGB: (B, width, H, W).
 
-        Colours are normalised in the weights instead of the pixels, and the four channels are never stacked: both would
-        copy the whole batch.
+        Kernel and stride are equal, so it is a matrix product of patches. Colours are normalised in the weights instead
+        of the pixels, and the four channels are never stacked: both would copy the whole batch.
         """
         first = self.layers[0]
         assert isinstance(first, nn.Conv2d) and first.bias is not None
         of_saliency, of_colours = first.weight[:, :1], first.weight[:, 1:] / self.std
         bias = first.bias - (of_colours * self.mean).sum((1, 2, 3))
-        embedded = F.conv2d(images, of_colours, bias, stride=first.stride)
-        return embedded + F.conv2d(saliency[:, None], of_saliency, stride=first.stride)
+        patch = first.kernel_size[0]
+        embedded = torch.addmm(bias, _patches(images, patch), of_colours.flatten(1).T)  # (B·P, width)
+        embedded = torch.addmm(embedded, _patches(saliency[:, None], patch), of_saliency.flatten(1).T)
+        rows, columns = (side // patch for side in saliency.shape[-2:])
+        maps: Tensor = embedded.view(len(images), rows, columns, -1).permute(0, 3, 1, 2)
+        return maps
+
+
+def _patches(images: Tensor, side: int) -> Tensor:
+    """The pixels of each patch as a row: (B, C, H·side, W·side) -> (B·H·W, C·side²)."""
+    split = images.unflatten(3, (-1, side)).unflatten(2, (-1, side))  # (B, C, H, side, W, side)
+    return split.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(0, 2)
 
 
 class ParameterGenerator(nn.Module):
