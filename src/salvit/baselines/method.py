@@ -51,9 +51,9 @@ class PlainEncoder(Encoder):
 class Method(SalViT):
     """A compared method; a subclass makes its parts after ``super().__init__`` and overrides :meth:`search`."""
 
-    def __init__(self, settings: ModelSettings, backbone: Backbone) -> None:
+    def __init__(self, settings: ModelSettings, backbone: Backbone, encoder: PlainEncoder | None = None) -> None:
         nothing: Any = nn.Identity()
-        super().__init__(settings, backbone, PlainEncoder(settings, backbone), nothing, nothing)
+        super().__init__(settings, backbone, encoder or PlainEncoder(settings, backbone), nothing, nothing)
         self.name = f"{settings.method}:{backbone.name}"
 
     def search(self, prototypes: Tensor, features: Tensor, wanted: Tensor | None = None) -> tuple[ScaleOutput, ...]:

@@ -1,0 +1,148 @@
+"""``fskd``: few-shot keypoint detection with uncertainty (Lu and Koniusz, CVPR 2022), SalViT's predecessor.
+
+A grid locator with covariance on the same scales, precision weighted by semantic distinctiveness, and in training a
+covariance of three keypoints together. Its auxiliary keypoints are the recipe's: ``train.auxiliary`` = ``random``
+(FSKD-R) or ``default`` (FSKD-D).
+
+Letters: Q query images · N keypoints · P wanted pairs of them · T triplets · D channels of features · L channels of a
+descriptor · H, W cells · S cells of a side. Symbols: ω distinctiveness · Ω precision · Q̃ its latent factor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from salvit.backbones import Backbone
+from salvit.baselines.distinctiveness import DistinctEncoder, split_distinctiveness
+from salvit.baselines.method import Method
+from salvit.model.detector import EpisodeOutput
+from salvit.model.encoder import EncoderInput
+from salvit.model.locator import Locator, ScaleOutput, at_cell, grid_target
+from salvit.model.losses import masked_mean
+from salvit.model.modulation import modulate
+from salvit.model.prototypes import prototypes as prototypes_of
+from salvit.model.settings import ModelSettings
+
+JOINT_WEIGHT = 0.5
+"""Of the loss of triplets."""
+LEAST_PRECISION = 1e-3
+"""Added to the diagonal of a joint Ω, so that it always has an inverse."""
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedEpisode(EpisodeOutput):
+    """What the loss of triplets needs as well."""
+
+    descriptors: Tensor
+    """(Q, N, L), or (1, P, L) of wanted pairs."""
+    query_of: Tensor
+    """(P,) the query that each wanted pair belongs to."""
+
+
+class FSKD(Method):
+    """Modulate, describe by strided 3×3 convolutions, locate on three grids.
+
+    Choice: twice ``head.channels`` between the layers and ``head.descriptor_channels`` after the last (512 and 1024 at
+    the paper's width). Offsets pass a tanh, as in SalViT's locator, which this is.
+    """
+
+    def __init__(self, settings: ModelSettings, backbone: Backbone) -> None:
+        super().__init__(settings, backbone, DistinctEncoder(settings, backbone))
+        head, side, steps = settings.head, self.encoder.grid_hw[0], 0
+        while side > head.descriptor_side or steps == 0:
+            steps, side = steps + 1, (side + 1) // 2
+        widths = [self.encoder.channels - 1] + [2 * head.channels] * (steps - 1) + [head.descriptor_channels]
+        self.describe = nn.ModuleList(
+            nn.Conv2d(before, after, kernel_size=3, stride=2, padding=1) for before, after in pairwise(widths)
+        )
+        length = head.descriptor_channels * side**2
+        self.localise = Locator(length, head.scales, head.latent)
+        self.triplets = nn.Linear(3 * length, len(head.scales) * 6 * 3 * head.latent)
+        self._widest = widths[0]
+
+    def search(self, prototypes: Tensor, features: Tensor, wanted: Tensor | None = None) -> tuple[ScaleOutput, ...]:
+        """The branches of every scale."""
+        return self._locate(self._describe(prototypes, features, wanted), prototypes, features, wanted)
+
+    def forward(
+        self,
+        support: EncoderInput,
+        points_input: Tensor,
+        mask: Tensor,
+        query: EncoderInput,
+        wanted: Tensor | None = None,
+    ) -> DescribedEpisode:
+        """One episode, as :meth:`salvit.model.detector.SalViT.forward`."""
+        kept = prototypes_of(self.represent(self.encoder(support).features, points_input), mask)
+        features = self.encoder(query).features
+        descriptors = self._describe(kept, features, wanted)
+        scales = self._locate(descriptors, kept, features, wanted)
+        query_of = torch.zeros(0) if wanted is None else wanted.nonzero()[:, 0]
+        return DescribedEpisode(scales, None, features, descriptors, query_of)
+
+    def own_losses(self, output: EpisodeOutput, points_input: Tensor, valid: Tensor) -> dict[str, Tensor]:
+        """The loss of triplets. Choice: keypoints that follow each other in the list of one query are a triplet."""
+        assert isinstance(output, DescribedEpisode)
+        number = torch.arange(max(0, len(output.query_of) - 2), device=valid.device)
+        triplets = number[:, None] + torch.arange(3, device=valid.device)  # (T, 3)
+        triplets = triplets[output.query_of[triplets[:, 0]] == output.query_of[triplets[:, 2]]]
+        counts = valid[0][triplets].all(1)  # (T,)
+        latents = self.triplets(output.descriptors[0][triplets].flatten(1))  # (T, scales · 6 · 3V)
+        losses = []
+        for scale, latent in zip(output.scales, latents.chunk(len(output.scales), dim=1), strict=True):
+            cells, targets = grid_target(points_input, self.input_size, scale.size)
+            errors = (at_cell(scale.offsets, cells) - targets)[0][triplets].flatten(1)  # (T, 6)
+            losses.append(joint_loss(errors, latent.unflatten(1, (6, -1)), counts))
+        return {"joint": JOINT_WEIGHT * torch.stack(losses).mean()}
+
+    def _describe(self, prototypes: Tensor, features: Tensor, wanted: Tensor | None) -> Tensor:
+        """Descriptors (Q, N, L), or (1, P, L) of wanted pairs."""
+        kept, seen = prototypes[:, :-1], features[:, :-1]
+        if wanted is None:
+            hidden, shape = modulate(seen, kept).flatten(0, 1), (len(seen), len(kept))
+        else:
+            query, keypoint = wanted.nonzero().T
+            hidden, shape = seen[query] * kept[keypoint, :, None, None], (1, len(query))
+        for layer in self.describe:
+            hidden = F.relu(layer(hidden))
+        return hidden.reshape(*shape, -1)
+
+    def _locate(
+        self, descriptors: Tensor, prototypes: Tensor, features: Tensor, wanted: Tensor | None
+    ) -> tuple[ScaleOutput, ...]:
+        """Branches of every scale, the latent covariance weighted by ω."""
+        marked, seen = split_distinctiveness(prototypes)[1], split_distinctiveness(features)[1]  # (N,), (Q, H, W)
+        return weight_by_distinctiveness(self.localise(descriptors), marked, seen, wanted)
+
+
+def weight_by_distinctiveness(
+    scales: Sequence[ScaleOutput], marked: Tensor, seen: Tensor, wanted: Tensor | None = None
+) -> tuple[ScaleOutput, ...]:
+    """Ω ← ω_n ω(p) Ω: errors at what is hard to tell from the rest cost less, and its ellipses are larger (FSKD).
+
+    Choice: of every keypoint (the authors' released run does it for auxiliary ones alone); ω(p) of a grid's cell is
+    interpolated bilinearly. Shapes: ω_n (N,), ω(p) (Q, H, W), ``wanted`` (Q, N).
+    """
+    weighted = []
+    for scale in scales:
+        cells = F.interpolate(seen[:, None], size=(scale.size,) * 2, mode="bilinear", align_corners=False).flatten(1)
+        weights = marked[:, None] * cells[:, None]  # (Q, N, S²)
+        weights = weights if wanted is None else weights[wanted][None]
+        weighted.append(replace(scale, latents=scale.latents * weights.sqrt()[..., None, None]))
+    return tuple(weighted)
+
+
+def joint_loss(errors: Tensor, latents: Tensor, counts: Tensor) -> Tensor:
+    """½ E[eᵀ Ω e − log det Ω] with Ω = Q̃ Q̃ᵀ / columns + ε I of three keypoints' offsets (FSKD); ε LEAST_PRECISION.
+
+    Shapes: errors e (T, 6), latents Q̃ (T, 6, 3V), counts (T,) bool -> ().
+    """
+    omega = latents @ latents.transpose(1, 2) / latents.shape[-1] + LEAST_PRECISION * torch.eye(6).to(latents)
+    distance = torch.einsum("ti,tij,tj->t", errors, omega, errors)
+    return masked_mean((distance - torch.linalg.slogdet(omega)[1]) / 2, counts)
