@@ -44,7 +44,7 @@ def run() -> dict[str, float]:
 
 
 def _measure(folder: Path, weights: Path | None) -> dict[str, float]:
-    write_creatures(folder / "data", SPECIES[:3], 10, 0, size_hw=(480, 640))
+    write_creatures(folder / "data", SPECIES[:3], 16, 0, size_hw=(480, 640))
     problem = open_problem("creatures", folder / "data", SPECIES[2])
     torch.manual_seed(0)
     model = build_model(preset("salvit-dinov2", "light"), weights).train()

@@ -104,7 +104,8 @@ class SaliencyEmbedding(nn.Module):
 def _patches(images: Tensor, side: int) -> Tensor:
     """The pixels of each patch as a row: (B, C, H·side, W·side) -> (B·H·W, C·side²)."""
     split = images.unflatten(3, (-1, side)).unflatten(2, (-1, side))  # (B, C, H, side, W, side)
-    return split.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(0, 2)
+    rows: Tensor = split.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(0, 2)
+    return rows
 
 
 class ParameterGenerator(nn.Module):
