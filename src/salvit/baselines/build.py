@@ -15,6 +15,7 @@ METHODS = {
     "relationnet": "salvit.baselines.relationnet.RelationNet",
     "weight_generator": "salvit.baselines.weight_generator.WeightGenerator",
     "weight_generator_without_attention": "salvit.baselines.weight_generator.WeightGeneratorWithoutAttention",
+    "probintr": "salvit.baselines.probintr.ProbIntr",
     "fskd": "salvit.baselines.fskd.FSKD",
 }
 """Name in a recipe (``model.method``) → class; a new method is a file and a line here."""
