@@ -29,6 +29,12 @@ def test_a_row_has_the_mean_of_its_species_only_where_all_are_there():
     assert rows[-1].endswith("| 49.3 |")  # the paper's SalViT
 
 
+def test_transductive_and_occluded_results_are_not_in_the_usual_table():
+    plain = result("a", "cow", 7.0)
+    others = {"t": {**plain, "protocol": {"transductive": True}}, "o": {**plain, "protocol": {"occluder": "grey"}}}
+    assert "ours" not in animal_pose_table(others) and "`a`, ours" in animal_pose_table({**others, "p": plain})
+
+
 def test_a_table_goes_between_its_markers_and_nowhere_else():
     text = "a\n<!-- results: x -->\nold\n<!-- end of results -->\nb\n"
     assert put_into(text, "x", "new\n") == "a\n<!-- results: x -->\nnew\n<!-- end of results -->\nb\n"

@@ -59,6 +59,14 @@ def transductive(json: Path | None = JSON) -> None:
     _show(run(), json)
 
 
+@app.command("page")
+def page(json: Path | None = JSON) -> None:
+    """Finding a corrected keypoint again in a project against encoding its pictures."""
+    from salvit.bench.page import run
+
+    _show(run(), json)
+
+
 def _show(figures: dict[str, float], path: Path | None) -> None:
     from rich.console import Console
     from rich.table import Table
