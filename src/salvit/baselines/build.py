@@ -17,6 +17,8 @@ METHODS = {
     "weight_generator_without_attention": "salvit.baselines.weight_generator.WeightGeneratorWithoutAttention",
     "probintr": "salvit.baselines.probintr.ProbIntr",
     "fskd": "salvit.baselines.fskd.FSKD",
+    "maml": "salvit.baselines.maml.MAML",
+    "tfa": "salvit.baselines.tfa.TFA",
 }
 """Name in a recipe (``model.method``) → class; a new method is a file and a line here."""
 

@@ -107,7 +107,7 @@ def draw_warp(seed: int) -> Tensor:
 
 
 def warp_pictures(pictures: Tensor, warp: Tensor) -> Tensor:
-    """Pictures (B, C, S, S) whose place x, from the middle, shows what was at ``warp`` x; black where that is outside."""
+    """Pictures (B, C, S, S) whose place x, from the middle, shows what was at ``warp`` x; black from outside."""
     theta = torch.cat([warp, torch.zeros(2, 1)], dim=1).to(pictures).expand(len(pictures), 2, 3)
     grid = F.affine_grid(theta, list(pictures.shape), align_corners=False)
     return F.grid_sample(pictures, grid, align_corners=False)

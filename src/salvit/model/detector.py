@@ -151,20 +151,11 @@ class SalViT(nn.Module):
 
         ``encoded`` are the same pictures, where they were encoded before.
         """
-        names = tuple(dict.fromkeys(name for example in examples for name in example.names))
-        if not names:
-            raise ValueError("no keypoint is marked in any example; mark at least one")
-        points = np.zeros((len(examples), len(names), 2))
-        mask = np.zeros((len(examples), len(names)), dtype=bool)
-        for k, example in enumerate(examples):
-            columns = [names.index(name) for name in example.names]
-            points[k, columns] = example.points_input
-            inside = is_inside(example.points_input, (self.input_size, self.input_size))
-            mask[k, columns] = np.asarray(example.visible, dtype=bool) & inside
+        names, points, mask = self.marks(examples)
         features = (encoded or self.encode([example.image for example in examples])).features
-        vectors = self.represent(features, torch.from_numpy(np.where(mask[..., None], points, 0.0)).to(features)).cpu()
-        kept = torch.where(torch.from_numpy(mask)[..., None], vectors, torch.zeros_like(vectors))
-        return Pack(kept, torch.from_numpy(mask), names, self.name, self.weights_sha256, version=salvit.__version__)
+        vectors = self.represent(features, points.to(features)).cpu()
+        kept = torch.where(mask[..., None], vectors, torch.zeros_like(vectors))
+        return Pack(kept, mask, names, self.name, self.weights_sha256, version=salvit.__version__)
 
     @torch.no_grad()
     def locate(self, pack: Pack, encoded: Encoded) -> Prediction:
@@ -252,6 +243,21 @@ class SalViT(nn.Module):
             raise ValueError(f"{len(given)} of {len(images)} images have saliency; expected all or none in one batch")
         saliency = torch.from_numpy(np.stack(given)).to(self.device, torch.float32) if given else None
         return pixels.permute(0, 3, 1, 2).float() / 255.0, saliency
+
+    def marks(self, examples: Sequence[Example]) -> tuple[tuple[str, ...], Tensor, Tensor]:
+        """All names of K examples, points (K, N, 2) in the input and mask (K, N); what is not marked is at 0."""
+        names = tuple(dict.fromkeys(name for example in examples for name in example.names))
+        if not names:
+            raise ValueError("no keypoint is marked in any example; mark at least one")
+        points = np.zeros((len(examples), len(names), 2))
+        mask = np.zeros((len(examples), len(names)), dtype=bool)
+        for k, example in enumerate(examples):
+            columns = [names.index(name) for name in example.names]
+            points[k, columns] = example.points_input
+            inside = is_inside(example.points_input, (self.input_size, self.input_size))
+            mask[k, columns] = np.asarray(example.visible, dtype=bool) & inside
+        points = np.where(mask[..., None], points, 0.0)
+        return names, torch.from_numpy(points), torch.from_numpy(mask)
 
     def _prototypes(self, pack: Pack) -> Tensor:
         return prototypes(pack.vectors.to(self.device), pack.mask.to(self.device))

@@ -1,0 +1,57 @@
+"""Adaptation of the localisation net: MAML and TFA."""
+
+import pytest
+import torch
+
+from salvit.model.losses import multi_scale_loss
+from salvit.model.prototypes import prototypes
+from salvit.packs import load_pack, save_pack
+
+
+def marked(model, episode):
+    support, points, mask, _ = episode.tensors(model)
+    with torch.no_grad():
+        features = model.encoder(support).features
+        return prototypes(model.represent(features, points), mask), features, points, mask
+
+
+@pytest.mark.parametrize("name", ["maml", "tfa"])
+def test_adaptation_fits_the_support_and_leaves_the_trained_weights_alone(name, small, episode):
+    model = small(name)
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    kept, features, points, mask = marked(model, episode)
+    weights = model.adapt(kept, features, points, mask)
+    assert set(weights) == {key for key, _ in model.locator.named_parameters()}, "the localisation net alone"
+    with torch.no_grad():
+        descriptors = model.descriptor(features, kept)
+        scales = [model._read(descriptors, each) for each in (None, weights)]
+    losses = [float(multi_scale_loss(one, points, mask, model.input_size)) for one in scales]
+    assert losses[1] < losses[0]
+    assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
+
+
+def test_the_gradient_is_first_order(small, episode):
+    model = small("maml")
+    weights = model.adapt(*marked(model, episode))
+    sum((value * torch.arange(value.numel()).view_as(value)).sum() for value in weights.values()).backward()
+    for value in model.locator.parameters():
+        torch.testing.assert_close(value.grad, torch.arange(value.numel()).view_as(value).float())
+
+
+def test_one_adapts_in_training_and_the_other_does_not(small, episode):
+    for name, changes in (("maml", True), ("tfa", False)):
+        model = small(name).train()
+        inputs = episode.tensors(model)
+        adapted = model(*inputs).scales[0].logits
+        plain = model.search(marked(model, episode)[0], model.encoder(inputs[3]).features)[0].logits
+        assert torch.allclose(adapted, plain) != changes
+        model.eval()
+        assert not torch.allclose(model(*inputs).scales[0].logits, plain)
+
+
+def test_a_pack_that_was_written_and_read_is_adapted_to_in_the_same_way(small, episode, tmp_path):
+    model = small("tfa")
+    pack = model.learn([episode.support])
+    again = load_pack(save_pack(pack, tmp_path / "pack.safetensors"))
+    first, second = (model.detect(one, episode.queries).points for one in (pack, again))
+    assert (first == second).all()
