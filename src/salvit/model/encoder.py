@@ -167,7 +167,8 @@ class _Reduce(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
         """(B, C, H, W) -> (B, D, H, W)."""
         reduced: Tensor = self.norm(self.project(features.flatten(2).transpose(1, 2))).transpose(1, 2)
-        return reduced.unflatten(2, features.shape[-2:])
+        maps: Tensor = reduced.unflatten(2, features.shape[-2:])
+        return maps
 
 
 def _linear_relu(channels_in: int, channels_out: int) -> nn.Sequential:

@@ -212,4 +212,5 @@ def decode_agreed(scales: tuple[ScaleOutput, ...], input_size: int) -> Located:
 def _on_lattice(values: Tensor, size: int, side: int) -> Tensor:
     """Each cell's value at every place of a finer lattice inside it: (..., S²) -> (..., side, side)."""
     grid = values.unflatten(-1, (size, size))
-    return grid.repeat_interleave(side // size, dim=-1).repeat_interleave(side // size, dim=-2)
+    finer: Tensor = grid.repeat_interleave(side // size, dim=-1).repeat_interleave(side // size, dim=-2)
+    return finer
