@@ -183,7 +183,7 @@ def pseudo_labels(study: Study, pairs: Sequence[tuple[int, int]] = PSEUDO_LABELS
 def exponents(study: Study, values: Sequence[float] = EXPONENTS) -> Iterator[Case]:
     """The exponent of saliency set by hand in inference, beside what the model was trained with."""
     for name, detector in study.detectors:
-        if not isinstance(detector, SalViT) or not detector.encoder.uses_saliency:
+        if not isinstance(detector, SalViT) or not detector.encoder.uses_saliency or detector.encoder.join == "raw":
             raise ValueError(f"{name} does not shape any saliency; this study is for SalViT")
         labels: dict[str, Label] = {"model": name, "exponent": "as trained"}
         yield study.case(labels, detector, study.listed, lambda d=detector: study.encode(d, study.listed))  # type: ignore[misc]
