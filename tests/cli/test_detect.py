@@ -95,7 +95,12 @@ def test_ctrl_c_midway_saves_what_was_done_and_exits_130(marked_folder):
         )
     out = marked_folder / "out.json"
     words = ["detect", "--support", "support.json", "--query", "queries", "--out", str(out), "--batch", "1"]
-    process = subprocess.Popen([*SALVIT, *words], cwd=marked_folder, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    process = subprocess.Popen(
+        [*SALVIT, *words],
+        cwd=marked_folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a test run in the background ignores it
+    )
     wait_for_lines(marked_folder / "out.json.partial.jsonl", 5)
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=60) == 130
