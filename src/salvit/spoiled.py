@@ -5,6 +5,7 @@ Letters: B images · D channels · H, W cells · S side of the input.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -46,7 +47,7 @@ def _spoil(planes: npt.NDArray[np.float32], kind: str, strength: float) -> torch
     return torch.from_numpy(np.stack([spoil_map(plane, failure, strength) for plane in planes]))
 
 
-class _Delegate:
+class _Delegate(ABC):
     """A detector that leaves everything but encoding to another."""
 
     def __init__(self, detector: Detector, kind: str, strength: float) -> None:
@@ -57,8 +58,9 @@ class _Delegate:
     def weights_sha256(self) -> str:
         return self._detector.weights_sha256
 
+    @abstractmethod
     def encode(self, images: Sequence[FittedImage]) -> Encoded:
-        raise NotImplementedError("each kind of failure encodes in its own way")
+        """Each kind of failure encodes in its own way."""
 
     def learn(self, examples: Sequence[Example], encoded: Encoded | None = None) -> Pack:
         return self._detector.learn(examples, encoded or self.encode([example.image for example in examples]))

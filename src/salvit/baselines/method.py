@@ -9,6 +9,7 @@ Letters: Q query images · N keypoints · P wanted pairs of them · D channels o
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import Any
 
@@ -48,7 +49,7 @@ class PlainEncoder(Encoder):
         return EncoderOutput(output.features * downscale(batch.saliency, self.grid_hw)[:, None])
 
 
-class Method(SalViT):
+class Method(SalViT, ABC):
     """A compared method; a subclass makes its parts after ``super().__init__`` and overrides :meth:`search`."""
 
     def __init__(self, settings: ModelSettings, backbone: Backbone, encoder: PlainEncoder | None = None) -> None:
@@ -56,9 +57,9 @@ class Method(SalViT):
         super().__init__(settings, backbone, encoder or PlainEncoder(settings, backbone), nothing, nothing)
         self.name = f"{settings.method}:{backbone.name}"
 
+    @abstractmethod
     def search(self, prototypes: Tensor, features: Tensor, wanted: Tensor | None = None) -> tuple[ScaleOutput, ...]:
         """Prototypes c (N, D), features (Q, D, H, W) -> scales for (Q, N), or for (1, P) of ``wanted`` (Q, N)."""
-        raise NotImplementedError
 
     def find(self, prototypes: Tensor, features: Tensor) -> Located:
         """What :meth:`search` says, decoded."""
