@@ -29,6 +29,12 @@ def test_settings_survive_a_checkpoints_way_of_keeping_them(tmp_path):
     assert recipe_from_table(recipe_to_table(recipe)) == recipe
 
 
+def test_further_data_sets_survive_too(tmp_path):
+    recipe = read_recipe(write(tmp_path, "r.toml", '[[also]]\nname = "cub"\nweight = 2.0\naugment.flip = 0.1\n'))
+    assert [data.name for data in recipe.datasets] == ["animal_pose", "cub"]
+    assert recipe_from_table(recipe_to_table(recipe)) == recipe and recipe.also[0].augment.flip == 0.1
+
+
 @pytest.mark.parametrize(
     ("text", "changes", "message"),
     [
@@ -40,6 +46,9 @@ def test_settings_survive_a_checkpoints_way_of_keeping_them(tmp_path):
         ("", ["train.episodes"], r"expected section\.setting=value"),
         ("", ["train.episodes=many"], r"'train\.episodes': expected int"),
         ("[train]\nepisodes = 5\nepisodes_per_step = 2\n", [], "multiple"),
+        ('[[also]]\nname = "animal_pose"\n', [], r"names a data set twice \(animal_pose, animal_pose\)"),
+        ('[[also]]\nname = "cub"\nweight = 0\n', [], "weight must be above 0"),
+        ('[[also]]\nname = "cub"\nweights = 1\n', [], r"unknown setting 'also\[0\]\.weights'"),
         ('extends = "r.toml"\n', [], "leads back to itself"),
         ('extends = "absent.toml"\n', [], "does not exist"),
     ],

@@ -181,7 +181,7 @@ def masked(ground, monkeypatch):
         settings = read_recipe(ground / "recipe.toml", [*MASKED, *changes])
         problem = open_problem("creatures", ground / "data", "giraffe", dev_species=("deer",))
         pass_on = lambda items, total, what: items  # noqa: E731
-        train(settings, problem, ground / name, fabric, resume=resume, track=pass_on, report=report)
+        train(settings, [problem], ground / name, fabric, resume=resume, track=pass_on, report=report)
         return [json.loads(line) for line in (ground / name / "log.jsonl").read_text().splitlines()]
 
     return run_masked

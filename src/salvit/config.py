@@ -33,9 +33,15 @@ def to_mapping(config: Any) -> dict[str, Any]:
         if is_dataclass(value):
             value = to_mapping(value)
         elif isinstance(value, tuple):
-            value = [list(item) if isinstance(item, tuple) else item for item in value]
+            value = [_plain_item(item) for item in value]
         plain[f.name] = value
     return plain
+
+
+def _plain_item(item: Any) -> Any:
+    if is_dataclass(item):
+        return to_mapping(item)
+    return list(item) if isinstance(item, tuple) else item
 
 
 def _convert(value: Any, hint: Any, at: str) -> Any:

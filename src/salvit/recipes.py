@@ -26,6 +26,19 @@ class DataSettings:
     """Seen species that are kept for dev instead of the usual dev images."""
     crop: Crop = "gt-random"
     augment: AugmentSettings = field(default_factory=AugmentSettings)
+    keypoints: Literal["base", "all"] = "base"
+    """``all``: novel keypoints are trained on too, as in a released model; its unseen species stay unseen."""
+    weight: float = 1.0
+    """This set's share of the episodes is its weight over the sum of all sets' weights."""
+    pictures: int = 80
+    """``creatures`` alone: pictures of each species that are drawn where no folder of them is given."""
+
+    def __post_init__(self) -> None:
+        if self.weight <= 0 or self.pictures < 1:
+            raise ValueError(
+                f"data set {self.name}: weight must be above 0 and pictures at least 1, got {self.weight} and "
+                f"{self.pictures}"
+            )
 
 
 Alignment = Literal["none", "simmim", "non_occluded", "mmd", "l2", "l1", "probability"]
@@ -118,8 +131,20 @@ class Recipe:
     """A whole run."""
 
     data: DataSettings = field(default_factory=DataSettings)
+    also: tuple[DataSettings, ...] = ()
+    """Further data sets (``[[also]]``) that episodes are drawn from, by weight."""
     model: ModelSettings = field(default_factory=ModelSettings)
     train: TrainSettings = field(default_factory=TrainSettings)
+
+    def __post_init__(self) -> None:
+        names = [data.name for data in self.datasets]
+        if len(set(names)) < len(names):
+            raise ValueError(f"the recipe names a data set twice ({', '.join(names)}); give each once, with its weight")
+
+    @property
+    def datasets(self) -> tuple[DataSettings, ...]:
+        """All that is trained on."""
+        return (self.data, *self.also)
 
 
 def read_recipe(path: Path, changes: Sequence[str] = ()) -> Recipe:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,17 +25,16 @@ from salvit.checkpoint import (
     put_weights,
     save_checkpoint,
 )
-from salvit.data.episodes import EpisodePool, EpisodeSettings
-from salvit.data.loading import LoadSettings
-from salvit.data.splits import Kind, Problem, Purpose, Role
-from salvit.episode_tensors import CachedEpisodes, EpisodeSource, FreshEpisodes
-from salvit.features import SaliencyOf, Track, ViewSettings, open_cache
+from salvit.data.splits import Kind, Problem
+from salvit.episode_tensors import EpisodeSource
+from salvit.features import Track
 from salvit.learner import Learner, flat
-from salvit.masked_views import CachedMasker, FreshMasker, Masker, check_masking, open_masked_tokens
+from salvit.masked_views import check_masking
 from salvit.metrics import harmonic_mean
 from salvit.model.detector import SalViT
 from salvit.priors import saliency_of_records
 from salvit.recipes import Recipe, TrainSettings
+from salvit.sources import Sources
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -64,7 +63,7 @@ Report = Callable[[Progress], None]
 
 def train(
     recipe: Recipe,
-    problem: Problem,
+    problems: Sequence[Problem],
     folder: Path,
     fabric: Fabric,
     *,
@@ -75,6 +74,7 @@ def train(
 ) -> Path:
     """Train a model; gives the file of the best on dev (or the last, where dev is never looked at).
 
+    ``problems`` are those of the recipe's data sets, in their order (``salvit.sources.open_problems``).
     The folder gets ``last.safetensors`` (to resume), ``best.safetensors``, ``log.jsonl`` and TensorBoard events.
     """
     settings = recipe.train
@@ -94,7 +94,7 @@ def train(
     if resume and (folder / "last.safetensors").exists():
         _restore(folder / "last.safetensors", recipe, learner, optimizer, progress)
     with fabric.rank_zero_first():  # the others then read what it cached
-        sources = _Sources(recipe, problem, model, saliency_of_records(model), track)
+        sources = Sources(recipe, problems, model, saliency_of_records(model), track)
     wrapped, wrapped_optimizer = fabric.setup(learner, optimizer)
     run = _Run(recipe, folder, fabric, learner, wrapped, wrapped_optimizer, progress, report)
     run.loop(sources)
@@ -133,50 +133,13 @@ def dev_pck(model: SalViT, sources: dict[Kind, EpisodeSource], episodes: int) ->
     return {name: round(value, 3) for name, value in figures.items()}
 
 
-class _Sources:
-    """Where a run's episodes come from."""
-
-    def __init__(
-        self, recipe: Recipe, problem: Problem, model: SalViT, saliency_of: SaliencyOf | None, track: Track
-    ) -> None:
-        self._recipe, self._problem, self._model = recipe, problem, model
-        self._saliency_of, self._track = saliency_of, track
-        settings = recipe.train
-        shown = EpisodeSettings(
-            shots=settings.shots,
-            queries=settings.queries,
-            crop=recipe.data.crop,
-            augment=recipe.data.augment,
-            auxiliary=settings.auxiliary,
-        )
-        self.train = self._source("train", "base", shown, settings.views)
-        self.dev: dict[Kind, EpisodeSource] = {}
-        if settings.dev_every:
-            asked = EpisodeSettings(shots=1, queries=settings.queries, crop=recipe.data.crop)
-            kinds: tuple[Kind, ...] = ("base",) if problem.split.keypoints_by_species else ("novel", "base")
-            self.dev = {kind: self._source("dev", kind, asked, min(1, settings.views)) for kind in kinds}
-
-    def _source(self, role: Role, kind: Kind, settings: EpisodeSettings, views: int) -> EpisodeSource:
-        purpose: Purpose = "train" if role == "train" else "tune"
-        seed = self._recipe.train.seed
-        pool = EpisodePool(self._problem, role, kind, settings, purpose=purpose, seed=seed)
-        masking = self._recipe.train.masking
-        is_masked = role == "train" and masking.is_on
-        if views == 0:
-            masker: Masker | None = FreshMasker(self._model, masking) if is_masked else None
-            loading = LoadSettings(size=self._model.input_size, saliency_of=self._saliency_of)
-            return FreshEpisodes(pool, loading, self._model, masker)
-        shown = ViewSettings(crop=settings.crop, views=views, seed=seed, augment=settings.augment)
-        records = self._problem.records[role]
-        cache = open_cache(self._model, self._problem, records, shown, saliency_of=self._saliency_of, track=self._track)
-        if not is_masked:
-            return CachedEpisodes(pool, cache, self._model)
-        masked = None
-        if masking.rgb:
-            masked = open_masked_tokens(
-                self._model, self._problem, records, cache, shown, masking.views, track=self._track
-            )
-        return CachedEpisodes(pool, cache, self._model, CachedMasker(self._model, masking, masked))
+def dev_of_all(model: SalViT, sources: dict[str, dict[Kind, EpisodeSource]], episodes: int) -> dict[str, float]:
+    """The figures of one data set, or of several the harmonic mean of each by its name and ``harmonic``, their mean."""
+    looks = {name: dev_pck(model, kinds, episodes) for name, kinds in sources.items()}
+    if len(looks) == 1:
+        return next(iter(looks.values()))
+    figures = {name: look["harmonic"] for name, look in looks.items()}
+    return {**figures, "harmonic": round(sum(figures.values()) / len(figures), 3)}
 
 
 class _Run:
@@ -201,7 +164,7 @@ class _Run:
             folder.mkdir(parents=True, exist_ok=True)
             _cut_log(folder / "log.jsonl", progress.episode)
 
-    def loop(self, sources: _Sources) -> None:
+    def loop(self, sources: Sources) -> None:
         """From the episode reached to the last."""
         settings = self.recipe.train
         self.wrapped.train()
@@ -237,10 +200,10 @@ class _Run:
         self.optimizer.zero_grad(set_to_none=True)
         return {name: value / len(mine) for name, value in sums.items()}
 
-    def _look(self, sources: dict[Kind, EpisodeSource]) -> None:
+    def _look(self, sources: dict[str, dict[Kind, EpisodeSource]]) -> None:
         """Dev, and the best so far."""
         if self.fabric.is_global_zero:
-            self.progress.dev = dev_pck(self.model, sources, self.recipe.train.dev_episodes)
+            self.progress.dev = dev_of_all(self.model, sources, self.recipe.train.dev_episodes)
             if self.progress.dev["harmonic"] > self.progress.best:
                 self.progress.best = self.progress.dev["harmonic"]
                 self._save("best.safetensors", with_optimizer=False)

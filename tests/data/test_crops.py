@@ -24,6 +24,13 @@ def test_the_other_crops_are_the_box_or_the_whole():
         draw_window(INNER, OUTER, "tight", rng)
 
 
+def test_box_or_whole_picture_is_a_draw_between_the_two():
+    windows = [draw_window(INNER, OUTER, "gt-or-none", np.random.default_rng(seed)) for seed in range(400)]
+    is_whole = [window == OUTER for window in windows]
+    assert 0.4 < np.mean(is_whole) < 0.6
+    assert all(4.0 <= window[0] <= 20.0 for window, whole in zip(windows, is_whole, strict=True) if not whole)
+
+
 def test_the_kept_window_is_the_box_cut_to_the_image_or_all_of_it(record):
     assert inner_window(replace(record, box=(-5.0, 10.0, 60.0, 90.0)), (60, 80), "gt-random") == (0.0, 10.0, 60.0, 60.0)
     assert inner_window(replace(record, box=None), (60, 80), "gt-tight") == OUTER

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 def train(
     recipe: Path = typer.Argument(help="The recipe (TOML)."),
-    root: Path = typer.Option(..., help="The data set's folder."),
+    root: list[str] = typer.Option(
+        [], help="The data set's folder, or NAME=DIR for one of several; may be repeated. Creatures need none."
+    ),
     out: Path = typer.Option(..., help="The run's folder: checkpoints, log, TensorBoard events."),
     change: list[str] = typer.Option([], "--set", help="section.setting=value; wins over the recipe; may be repeated."),
     resume: bool = typer.Option(False, "--resume", help="Go on with the run in that folder."),
@@ -30,8 +32,8 @@ def train(
     from lightning_fabric import Fabric
 
     from salvit.cli.progress import track
-    from salvit.data.splits import open_problem
     from salvit.recipes import read_recipe
+    from salvit.sources import open_problems
     from salvit.train import train as run
 
     settings = read_recipe(recipe, change)
@@ -47,10 +49,25 @@ def train(
     strategy = "ddp_find_unused_parameters_true" if world > 1 else "auto"
     fabric = Fabric(accelerator=device, devices=devices, strategy=strategy, precision=settings.train.precision)
     fabric.launch()
-    problem = open_problem(settings.data.name, root, settings.data.unseen, dev_species=settings.data.dev_species)
-    best = run(settings, problem, out, fabric, resume=resume, track=track, report=_reporter(out, fabric.is_global_zero))
+    problems = open_problems(settings, _roots(root, [data.name for data in settings.datasets]))
+    best = run(
+        settings, problems, out, fabric, resume=resume, track=track, report=_reporter(out, fabric.is_global_zero)
+    )
     if fabric.is_global_zero:
         typer.echo(f"model: {best}")
+
+
+def _roots(texts: list[str], names: list[str]) -> dict[str, Path]:
+    """Name → folder; a folder without a name is that of the first data set."""
+    roots: dict[str, Path] = {}
+    for text in texts:
+        name, equals, folder = text.partition("=")
+        is_named = bool(equals) and name.isidentifier()
+        name, folder = (name, folder) if is_named else (names[0], text)
+        if name in roots:
+            raise ValueError(f"--root {text}: {name} has a folder already; say --root NAME=DIR for each data set")
+        roots[name] = Path(folder)
+    return roots
 
 
 def _reporter(folder: Path, is_first: bool) -> Report:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from salvit.geometry import Window, clip_window, grow_window, whole_window
 from salvit.types import Record
 
-Crop = Literal["gt-random", "gt-tight", "saliency", "none"]
+Crop = Literal["gt-random", "gt-tight", "saliency", "none", "gt-or-none"]
 CROPS: tuple[str, ...] = get_args(Crop)
 MAX_EXTENSION = 0.8
 """A random crop goes at most this share of the way from the box to the image's edge, on each side."""
@@ -24,8 +24,11 @@ def draw_window(inner: Window, outer: Window, crop: Crop, rng: np.random.Generat
     """A window that holds the inner one and lies inside the outer one.
 
     ``gt-random`` extends each side of the inner window by U(0, 0.8) of the free margin there, as the authors do in
-    training and in the test; ``gt-tight`` and ``saliency`` give the inner window, ``none`` the outer one.
+    training and in the test; ``gt-tight`` and ``saliency`` give the inner window, ``none`` the outer one;
+    ``gt-or-none`` draws between ``gt-random`` and ``none``, for a model that works with and without a box.
     """
+    if crop == "gt-or-none":
+        crop = "gt-random" if rng.random() < 0.5 else "none"
     if crop == "none":
         return outer
     if crop in ("gt-tight", "saliency"):

@@ -11,7 +11,7 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -164,6 +164,15 @@ def make_problem(dataset: DataSet, unseen: str | None = None, *, dev_species: Se
         raise ValueError(f"{dataset.root}: no record of the unseen species ({unseen}) is there")
     own = {record.species: record.names for record in dataset.records} if split.keypoints_by_species else {}
     return Problem(dataset.name, unseen, split, by_role, roles, hidden, check_counts(dataset, split), own)
+
+
+def with_all_keypoints(problem: Problem) -> Problem:
+    """The same problem with every keypoint of its records as a base one: for models that hold none back.
+
+    Report species stay unseen; their keypoints are then names that were trained on other species.
+    """
+    names = tuple(dict.fromkeys(name for records in problem.records.values() for r in records for name in r.names))
+    return replace(problem, split=replace(problem.split, base=names, novel=()))
 
 
 def split_of(dataset: DataSet, unseen: str | None = None) -> Split:
