@@ -32,20 +32,23 @@ class RelationNet(Method):
         self._widest = HIDDEN
 
     def search(self, prototypes: Tensor, features: Tensor, wanted: Tensor | None = None) -> tuple[ScaleOutput, ...]:
-        """Scores are what the relation module says."""
+        """Scores are what the relation module says; query by query, for the keypoints that are wanted in it."""
         assert self.relate.bias is not None
-        hidden = relate(prototypes, features, self.relate.weight.flatten(1), self.relate.bias)  # (Q, N, h, H, W)
-        scores = self.score(F.relu(hidden).flatten(0, 1))[:, 0]  # (Q·N, H, W)
-        return scale_of_map(scores.unflatten(0, hidden.shape[:2]), wanted)
+        weight, parts = self.relate.weight.flatten(1), []
+        for q, seen in enumerate(features):
+            kept = prototypes if wanted is None else prototypes[wanted[q]]
+            hidden = F.relu_(relate(kept, seen, weight, self.relate.bias))  # (N, H·W, h)
+            parts.append(F.linear(hidden, self.score.weight.flatten(1), self.score.bias)[..., 0])  # (N, H·W)
+        scores = torch.stack(parts) if wanted is None else torch.cat(parts)[None]
+        return scale_of_map(scores.unflatten(-1, features.shape[-2:]))
 
 
 def relate(prototypes: Tensor, features: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """W [c_n, F(p)] + b = W₁ c_n + W₂ F(p) + b: the pairs (2D channels a cell) are never formed.
 
-    Shapes: prototypes c (N, D), features F (Q, D, H, W), weight (h, 2D), bias (h,) -> (Q, N, h, H, W).
+    Shapes: prototypes c (N, D), features F of one query (D, H, W), weight (h, 2D), bias (h,) -> (N, H·W, h).
     """
     of_prototype, of_cell = weight.chunk(2, dim=1)  # (h, D) each
     marked = prototypes @ of_prototype.T + bias  # (N, h)
-    seen = torch.einsum("md,qdhw->qmhw", of_cell, features)
-    hidden: Tensor = seen[:, None] + marked[:, :, None, None]
-    return hidden
+    seen = features.flatten(1).T @ of_cell.T  # (H·W, h)
+    return seen + marked[:, None]
