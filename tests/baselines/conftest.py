@@ -45,14 +45,15 @@ class Episode:
         return float((distance <= 0.1 * self.box_sides[:, None])[self.valid].float().mean())
 
 
-def settings_of(method: str, *, reweight: bool = False, width: int | None = 64) -> ModelSettings:
-    settings = preset("salvit-lite0")
+def settings_of(method: str, *, reweight: bool = False, head: str = "flat") -> ModelSettings:
+    """``flat``: the paper's head and decoding; ``spatial``: those of the light width."""
+    settings = preset("salvit-lite0", "paper" if head == "flat" else "light")
     return replace(
         settings,
         method=method,
         reweight=reweight,
         input_size=SIZE,
-        encoder=replace(settings.encoder, feature_channels=width),
+        encoder=replace(settings.encoder, feature_channels=64),
         head=replace(settings.head, channels=32, descriptor_channels=64),
     )
 

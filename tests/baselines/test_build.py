@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,6 +28,9 @@ PAPER_MILLIONS = {
 }
 """Parameters in the paper's main table, on ResNet-50 with two blocks of layer 4; WG's base detectors do not count."""
 
+CASES = [*((name, "flat") for name in METHODS), *((name, "spatial") for name in ("protonet", "maml", "tfa"))]
+"""Every method with the paper's head; with the spatial one, or its decoding, those that it makes a difference to."""
+
 
 def learn_by_heart(model, episode, steps=200):
     """Steps of the real learner until the episode is known."""
@@ -48,18 +52,18 @@ def learn_by_heart(model, episode, steps=200):
     return episode.hits(model.eval())
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_one_creature_episode_is_learnt_by_heart(name, small, episode):
-    model = small(name)
+@pytest.mark.parametrize(("name", "head"), CASES)
+def test_one_creature_episode_is_learnt_by_heart(name, head, small, episode):
+    model = small(name, head=head)
     before = episode.hits(model)
     after = learn_by_heart(model, episode)
     assert after >= 0.9 and before < 0.6
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize(("name", "head"), CASES)
 @pytest.mark.parametrize("count", [1, 40])
-def test_any_number_of_keypoints_and_one_that_no_shot_has(name, count, small, episode):
-    model = small(name)
+def test_any_number_of_keypoints_and_one_that_no_shot_has(name, head, count, small, episode):
+    model = small(name, head=head)
     rng = np.random.default_rng(0)
     visible = np.ones(count, dtype=bool)
     visible[0] = count == 1
@@ -73,9 +77,9 @@ def test_any_number_of_keypoints_and_one_that_no_shot_has(name, count, small, ep
     assert (np.linalg.eigvalsh(found.covariances[:, visible]) > 0).all()
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_a_training_step_is_finite_where_no_shot_has_a_keypoint_and_where_nothing_counts(name, small, episode):
-    model = small(name).train()
+@pytest.mark.parametrize(("name", "head"), CASES)
+def test_a_training_step_is_finite_where_no_shot_has_a_keypoint_and_where_nothing_counts(name, head, small, episode):
+    model = small(name, head=head).train()
     support, points, mask, query = episode.tensors(model)
     for hidden in (mask & (torch.arange(mask.shape[1]) > 0), torch.zeros_like(mask)):
         valid = episode.valid & hidden.any(0)
@@ -86,9 +90,9 @@ def test_a_training_step_is_finite_where_no_shot_has_a_keypoint_and_where_nothin
         assert torch.isfinite(terms["loss"]) and all(torch.isfinite(grad).all() for grad in grads)
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_wanted_pairs_are_those_of_the_whole(name, small, episode):
-    model = small(name)
+@pytest.mark.parametrize(("name", "head"), CASES)
+def test_wanted_pairs_are_those_of_the_whole(name, head, small, episode):
+    model = small(name, head=head)
     inputs = episode.tensors(model)
     wanted = episode.valid & (torch.arange(episode.valid.shape[1]) % 2 == 0)
     with torch.no_grad():
@@ -98,9 +102,9 @@ def test_wanted_pairs_are_those_of_the_whole(name, small, episode):
         torch.testing.assert_close(first.offsets[wanted][None], second.offsets, atol=1e-3, rtol=1e-3)
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_forward_finds_what_the_verbs_find(name, small, episode):
-    model = small(name)
+@pytest.mark.parametrize(("name", "head"), CASES)
+def test_forward_finds_what_the_verbs_find(name, head, small, episode):
+    model = small(name, head=head)
     support, points, mask, query = episode.tensors(model)
     with torch.no_grad():
         points_input = model.decode(model(support, points, mask, query).scales).points_input
@@ -180,3 +184,15 @@ def test_a_map_is_said_as_a_scale():
     spread = covariance(scale.latents)[0, 0, 0]
     assert spread[0, 0] > spread[1, 1], "two cells in a row: more uncertain along x"
     torch.testing.assert_close(spread[1, 1], torch.tensor(4 / 12), atol=1e-3, rtol=0)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_shipped_recipe_builds_every_method(name):
+    path = Path(__file__).parents[2] / "recipes" / "animal_pose-compared.toml"
+    recipe = read_recipe(path, [f"model.method={name}", "model.reweight=true", "model.input_size=128"])
+    model = build_method(recipe.model, None)
+    batch = model.prepare(torch.rand(2, 3, 128, 128), torch.rand(2, 128, 128))
+    points, mask = 20 + 80 * torch.rand(2, 3, 2), torch.ones(2, 3, dtype=torch.bool)
+    output = model(batch, points, mask, batch)
+    assert torch.isfinite(model.decode(output.scales).points_input).all()
+    assert 0 < sum(weight.numel() for weight in model.parameters() if weight.requires_grad) < 12_000_000
