@@ -11,7 +11,7 @@ from salvit.data.creatures import draw_creature
 from salvit.data.images import fit_image
 from salvit.kept_features import KeptFeatures
 from salvit.model.build import build_model
-from salvit.model.locator import ScaleOutput, decode
+from salvit.model.locator import ScaleOutput, decode, decode_agreed
 from salvit.recipes import recipe_from_table
 from salvit.transductive import (
     Candidates,
@@ -177,6 +177,19 @@ def test_where_the_scales_disagree_the_candidates_are_places_that_some_scale_mea
     points, _ = top_cells(scales, 64, 1)
     assert points[0, 0, 0].min() > 40  # the corner of the surer scale; the mean of the winners would be the middle
     assert decode(scales, 64).points_input.max() < 40
+
+
+def test_the_first_candidate_is_where_the_scales_agree_and_the_others_are_other_cells():
+    torch.manual_seed(0)
+    scales = tuple(
+        ScaleOutput(torch.randn(2, 3, s * s), torch.rand(2, 3, s * s, 2) - 0.5, torch.randn(2, 3, s * s, 2, 3))
+        for s in (2, 3, 4)
+    )
+    points, scores = top_cells(scales, 96, 5)
+    agreed = decode_agreed(scales, 96)
+    assert torch.equal(points[:, :, 0], agreed.points_input) and torch.equal(scores[:, :, 0], agreed.scores)
+    apart = (points[:, :, :, None] - points[:, :, None]).abs().sum(-1) + torch.eye(5)
+    assert (apart > 0).all()
 
 
 def test_the_candidates_of_a_flat_map_are_its_first_cells():

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from salvit.geometry import grid_to_input
 from salvit.model.detector import SalViT
-from salvit.model.locator import ScaleOutput, at_cell, decode_scale
+from salvit.model.locator import ScaleOutput, fused_logits, read_at
 from salvit.model.prototypes import prototypes
 from salvit.types import Detector, Encoded, Pack
 
@@ -232,26 +232,21 @@ def _search(detector: Detector, means: Tensor, features: Tensor, count: int) -> 
 def top_cells(scales: tuple[ScaleOutput, ...], input_size: int, count: int) -> tuple[Tensor, Tensor]:
     """The best cells of the map that the scales give together: points (Q, N, W, 2) and scores (Q, N, W).
 
-    Choice: the fused map lies on the finest grid; a cell's score is the mean over scales of the probability of the cell
-    that holds its centre, and its place the mean of what those cells say. So where the winners of all scales meet, the
-    first candidate is the usual prediction with its usual score. (The authors join the cells of rank w of each scale,
-    whatever places they are at.)
+    Choice: the map is :func:`salvit.model.locator.fused_logits`; of each cell of the finest grid its best place counts,
+    so that candidates are different cells. Point and score are what the scales say there in the mean, so the first
+    candidate is that of ``decode_agreed``, and where the winners of all scales meet, the paper's prediction with its
+    usual score. (The authors join the cells of rank w of each scale, whatever places they are at.)
     """
-    finest = max(scale.size for scale in scales)
-    centres = (torch.arange(finest, device=scales[0].logits.device) + 0.5) / finest
-    under = []
-    for scale in scales:
-        line = (centres * scale.size).long().clamp(max=scale.size - 1)  # (S,)
-        under.append((line[:, None] * scale.size + line[None, :]).flatten())  # (S²,)
-    pairs = list(zip(scales, under, strict=True))
-    fused = torch.stack([scale.probabilities[..., cells] for scale, cells in pairs]).mean(0)  # (Q, N, S²)
-    scores, best = _top(fused, count)  # (Q, N, W)
-    points = []
-    for scale, cells in pairs:
-        chosen = cells[best]
-        offsets = torch.stack([at_cell(scale.offsets, chosen[..., w]) for w in range(chosen.shape[-1])], dim=2)
-        points.append(decode_scale(chosen, offsets, input_size, scale.size))
-    return torch.stack(points).mean(0), scores
+    total = fused_logits(scales)  # (Q, N, s, s)
+    side, finest = total.shape[-1], max(scale.size for scale in scales)
+    step = side // finest
+    blocks = total.unflatten(-1, (finest, step)).unflatten(-3, (finest, step)).transpose(-2, -3)  # (Q, N, S, S, r, r)
+    values, inside = blocks.flatten(-2).flatten(2, 3).max(-1)  # (Q, N, S²)
+    _, best = _top(values, count)  # (Q, N, W)
+    within = inside.gather(-1, best)
+    rows, columns = best // finest * step + within // step, best % finest * step + within % step
+    found = [read_at(scales, place, side, input_size) for place in (rows * side + columns).unbind(-1)]
+    return torch.stack([one.points_input for one in found], dim=2), torch.stack([one.scores for one in found], dim=2)
 
 
 def _top(maps: Tensor, count: int) -> tuple[Tensor, Tensor]:

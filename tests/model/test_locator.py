@@ -15,9 +15,11 @@ from salvit.model.locator import (
     decode,
     decode_agreed,
     decode_scale,
+    fused_logits,
     grid_target,
     precision,
     precision_determinant,
+    read_at,
 )
 
 
@@ -161,3 +163,29 @@ def test_scales_that_disagree_settle_on_the_place_that_both_allow():
     # cell 3 of 2 × 2 has its centre at 48 − ½, cell 15 of 4 × 4 at 56 − ½; the paper's mean lies between 16 and 56
     assert decode_agreed(scales, 64).points_input[0, 0].tolist() == [51.5, 51.5]
     assert decode(scales, 64).points_input[0, 0].tolist() == [35.5, 35.5]
+
+
+def two_scales():
+    """2 × 2 with probabilities ½, ¼, ⅛, ⅛ and 3 × 3 with ½ at the first cell and 1/16 at the others."""
+    coarse, fine = torch.tensor([[[0.5, 0.25, 0.125, 0.125]]]), torch.full((1, 1, 9), 0.0625)
+    fine[0, 0, 0] = 0.5
+    return tuple(
+        ScaleOutput(p.log() + 3.0, torch.zeros(1, 1, size**2, 2), torch.eye(2, 3).expand(1, 1, size**2, 2, 3))
+        for p, size in ((coarse, 2), (fine, 3))
+    )
+
+
+def test_the_fused_map_is_the_product_of_probabilities_on_the_common_lattice():
+    product = fused_logits(two_scales()).exp()[0, 0]
+    assert product.shape == (6, 6)
+    torch.testing.assert_close(product[0, 0], torch.tensor(0.5 * 0.5))  # cell 0 of both
+    torch.testing.assert_close(product[0, 2], torch.tensor(0.5 * 0.0625))  # cell 0 of the coarse, cell 1 of the fine
+    torch.testing.assert_close(product[0, 3], torch.tensor(0.25 * 0.0625))  # cell 1 of both
+    torch.testing.assert_close(product[5, 0], torch.tensor(0.125 * 0.0625))
+
+
+def test_what_the_scales_say_at_a_place_is_the_mean_of_their_cells_there():
+    found = read_at(two_scales(), torch.tensor([[2]]), 6, 12)  # first row, third column of the lattice
+    # cell 0 of 2 × 2 has its centre at 3 − ½, cell 1 of 3 × 3 at (6, 2) − ½
+    torch.testing.assert_close(found.points_input[0, 0], torch.tensor([(2.5 + 5.5) / 2, (2.5 + 1.5) / 2]))
+    assert found.scores.item() == pytest.approx((0.5 + 0.0625) / 2)

@@ -55,6 +55,8 @@ class Located:
     """(Q, N) mean over scales of the winning cell's probability."""
     covariances: Tensor
     """(Q, N, 2, 2) in square input pixels."""
+    presence: Tensor | None = None
+    """(Q, N) probability that the keypoint is there to be seen, where the model has such a branch."""
 
 
 class Locator(nn.Module):
@@ -191,18 +193,35 @@ def decode(scales: tuple[ScaleOutput, ...], input_size: int) -> Located:
 def decode_agreed(scales: tuple[ScaleOutput, ...], input_size: int) -> Located:
     """As :func:`decode`, but the scales first agree on a place (ours, not the paper's).
 
-        place = argmax Σ_S log P^(S), on the finest lattice that all grids divide
+        place = argmax of the fused map (:func:`fused_logits`)
 
     and every scale reads its cell g, offset and covariance there. Where the scales' own winners lie apart, the paper's
     mean of them is a point that no scale meant.
     """
+    total = fused_logits(scales)
+    return read_at(scales, total.flatten(-2).argmax(-1), total.shape[-1], input_size)
+
+
+def fused_logits(scales: tuple[ScaleOutput, ...]) -> Tensor:
+    """The one map that all scales give together, as logits (ours).
+
+        Σ_S log P^(S), on the finest lattice that all grids divide
+
+    Its softmax is the product of the scales' probabilities, normalised: a place is likely where every scale allows it.
+    Where the scales agree on a place, in inference, in transduction and in the moments of
+    :mod:`salvit.model.certainty`, this is the map that is meant; the paper fuses no maps, only their winners.
+    Shapes: (Q, N, S²) each -> (Q, N, s, s) with s = lcm of the S.
+    """
     side = math.lcm(*(scale.size for scale in scales))
-    total = torch.stack([_on_lattice(scale.logits.log_softmax(-1), scale.size, side) for scale in scales]).sum(0)
-    place = total.flatten(-2).argmax(-1)  # (Q, N)
+    return torch.stack([_on_lattice(scale.logits.log_softmax(-1), scale.size, side) for scale in scales]).sum(0)
+
+
+def read_at(scales: tuple[ScaleOutput, ...], places: Tensor, side: int, input_size: int) -> Located:
+    """What the scales say, in the mean, at one place of a lattice of ``side`` for each keypoint (Q, N)."""
     points, scores, covariances = [], [], []
     for scale in scales:
         step = side // scale.size
-        cells = (place // side // step) * scale.size + place % side // step  # (Q, N)
+        cells = (places // side // step) * scale.size + places % side // step  # (Q, N)
         points.append(decode_scale(cells, at_cell(scale.offsets, cells), input_size, scale.size))
         scores.append(at_cell(scale.probabilities, cells))
         covariances.append(covariance(at_cell(scale.latents, cells)) * (input_size / scale.size) ** 2 / 4)
