@@ -14,6 +14,8 @@ import torch
 from torch import Tensor, nn
 
 import salvit
+from salvit.config import from_mapping, to_mapping
+from salvit.model.certainty import Calibration
 from salvit.recipes import Recipe, recipe_from_table, recipe_to_table
 from salvit.tensor_files import read_tensors, write_tensors
 
@@ -32,6 +34,10 @@ class Checkpoint:
     state: dict[str, Any]
     """Episode, best dev score and the like: plain values."""
     version: str
+    command: str = ""
+    """What was typed to train it, without anybody's own paths; empty where that is not known."""
+    calibration: Calibration | None = None
+    """What `salvit calibrate` fitted; None in a model that was never calibrated."""
 
 
 def own_weights(model: nn.Module) -> dict[str, Tensor]:
@@ -47,14 +53,23 @@ def own_weights(model: nn.Module) -> dict[str, Tensor]:
 
 
 def save_checkpoint(
-    path: Path, recipe: Recipe, weights: dict[str, Tensor], optimizer: dict[str, Tensor], state: dict[str, Any]
+    path: Path,
+    recipe: Recipe,
+    weights: dict[str, Tensor],
+    optimizer: dict[str, Tensor],
+    state: dict[str, Any],
+    command: str = "",
+    calibration: Calibration | None = None,
 ) -> None:
     """Write a checkpoint; if that fails (a full disk), the one before is still there, whole."""
     facts = {
         "version": salvit.__version__,
         "recipe": json.dumps(recipe_to_table(recipe)),
         "state": json.dumps(state),
+        "command": command,
     }
+    if calibration is not None:
+        facts["calibration"] = json.dumps(to_mapping(calibration))
     tensors = {f"model.{name}": value for name, value in weights.items()}
     tensors |= {f"optimizer.{name}": value for name, value in optimizer.items()}
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -76,6 +91,8 @@ def load_checkpoint(path: Path) -> Checkpoint:
         optimizer={key.removeprefix("optimizer."): v for key, v in tensors.items() if key.startswith("optimizer.")},
         state=json.loads(facts["state"]),
         version=facts["version"],
+        command=facts.get("command", ""),
+        calibration=from_mapping(Calibration, json.loads(facts["calibration"])) if "calibration" in facts else None,
     )
 
 

@@ -69,6 +69,7 @@ def train(
     *,
     resume: bool = False,
     backbone_weights: str | Path | None = "pretrained",
+    command: str = "",
     track: Track,
     report: Report,
 ) -> Path:
@@ -76,6 +77,7 @@ def train(
 
     ``problems`` are those of the recipe's data sets, in their order (``salvit.sources.open_problems``).
     The folder gets ``last.safetensors`` (to resume), ``best.safetensors``, ``log.jsonl`` and TensorBoard events.
+    Checkpoints keep ``command`` (``salvit.provenance.training_command``), so that results can state it.
     """
     settings = recipe.train
     if settings.precision != "32-true" and fabric.device.type == "cpu":
@@ -96,7 +98,7 @@ def train(
     with fabric.rank_zero_first():  # the others then read what it cached
         sources = Sources(recipe, problems, model, saliency_of_records(model), track)
     wrapped, wrapped_optimizer = fabric.setup(learner, optimizer)
-    run = _Run(recipe, folder, fabric, learner, wrapped, wrapped_optimizer, progress, report)
+    run = _Run(recipe, folder, fabric, learner, wrapped, wrapped_optimizer, progress, report, command)
     run.loop(sources)
     return folder / ("best.safetensors" if (folder / "best.safetensors").exists() else "last.safetensors")
 
@@ -155,8 +157,10 @@ class _Run:
         optimizer: Any,
         progress: Progress,
         report: Report,
+        command: str,
     ) -> None:
         self.recipe, self.folder, self.fabric, self.report = recipe, folder, fabric, report
+        self._command = command
         self.model, self.wrapped, self.optimizer, self.progress = learner.model, wrapped, optimizer, progress
         self._learner = learner
         self._saved_at = time.monotonic()
@@ -229,7 +233,7 @@ class _Run:
         optimizer = (
             optimizer_tensors(self.optimizer.optimizer) | self._learner.training_parts() if with_optimizer else {}
         )
-        save_checkpoint(self.folder / name, self.recipe, own_weights(self.model), optimizer, state)
+        save_checkpoint(self.folder / name, self.recipe, own_weights(self.model), optimizer, state, self._command)
 
 
 def _restore(

@@ -24,6 +24,7 @@ def evaluate(
     finetune: int = typer.Option(0, min=0, help="Steps on each episode's supports before it is predicted."),
     episodes: int | None = typer.Option(None, min=1, help="Only the first so many of each kind."),
     queries: int | None = typer.Option(None, min=1, help="Only the first so many of each episode."),
+    kind: str | None = typer.Option(None, help="novel or base alone; else both, and their harmonic mean."),
     occluder: str | None = typer.Option(None, help="Hide keypoints of the queries: grey, average or background."),
     occlusion: float = typer.Option(1.0, min=0, max=1, help="With --occluder: the share of keypoints to hide."),
     transductive: bool = typer.Option(False, "--transductive", help="The queries of an episode help each other."),
@@ -48,7 +49,7 @@ def evaluate(
         raise ValueError("--transductive and --finetune do not go together; choose one")
     chosen = {"assignment": assignment, "selection": selection, "rounds": rounds, "kappa": kappa, "protocol": protocol}
     settings = from_mapping(TransductiveSettings, {**chosen, "eta": eta}) if transductive else None
-    listed = open_list(data, root, unseen, frozen, occluder, occlusion, episodes, queries)
+    listed = open_list(data, root, unseen, frozen, occluder, occlusion, episodes, queries, kind)
     _predict(listed, model, device, threads, out, finetune, settings)
     typer.echo(f"predictions: {out}")
     if result is not None:
@@ -102,11 +103,12 @@ def _predict(
     from salvit.model.detector import SalViT
     from salvit.predict import load
     from salvit.priors import saliency_of_records
+    from salvit.provenance import about_run, count_queries
 
     if threads:
         torch.set_num_threads(threads)
     detector = load(model, device=device)
-    about = about_run(detector, listed, finetune, transductive)
+    about = about_run(detector, listed, finetune, transductive, model=model)
     saliency_of = saliency_of_records(detector)
     if finetune:
         if not isinstance(detector, SalViT):
@@ -114,50 +116,18 @@ def _predict(
         predict_fine_tuned(detector, listed, finetune, about, out, saliency_of=saliency_of, track=track)
         return
     if transductive is not None:
-        typer.echo(f"queries of an episode: {_count_queries(listed)}")
+        typer.echo(f"queries of an episode: {count_queries(listed)}")
     encoded = encode_list(detector, listed, saliency_of=saliency_of, track=track)
     predict_list(detector, listed, encoded, about, out, transductive=transductive, track=track)
-
-
-def _count_queries(listed: FrozenList) -> str:
-    counts = [len(row["queries"]) for row in listed.values["episodes"]]
-    few, many = min(counts), max(counts)
-    return str(few) if few == many else f"{few} to {many}, {sum(counts) / len(counts):.1f} on average"
 
 
 def about_run(
     detector: Detector, listed: FrozenList, finetune: int = 0, transductive: TransductiveSettings | None = None
 ) -> dict[str, Any]:
-    """What a prediction file says of how it was made."""
-    from salvit.config import to_mapping
-    from salvit.model.detector import SalViT
-    from salvit.results import hardware
+    """What a prediction file says of how it was made, for a detector that came from no file."""
+    from salvit.provenance import about_run as about
 
-    values, problem = listed.values, listed.problem
-    protocol: dict[str, Any] = {
-        "transductive": transductive is not None,
-        "crop": values["crop"],
-        "bn": detector.settings.backbone.bn if isinstance(detector, SalViT) else "running",
-        "saliency": detector.settings.saliency if isinstance(detector, SalViT) else "none",
-        "queries": values["queries"],
-        "finetune_steps": finetune,
-        "input_size": detector.input_size,
-        "notes": list(problem.notes),
-    }
-    if transductive is not None:
-        protocol |= {"transduction": to_mapping(transductive), "queries_of_an_episode": _count_queries(listed)}
-    if listed.occluder is not None:
-        protocol |= {"occluder": listed.occluder, "occlusion": listed.probability}
-    return {
-        "data": problem.name,
-        "problem": problem.label,
-        "model": detector.name + ("+T" if transductive is not None else ""),
-        "shots": values["shots"],
-        "seed": values["seed"],
-        "protocol": protocol,
-        "command": _command(listed, detector.name, finetune, transductive),
-        "hardware": hardware(),
-    }
+    return about(detector, listed, finetune, transductive)
 
 
 def score(
@@ -239,32 +209,3 @@ def _print(result: dict[str, Any], figures: dict[str, Any]) -> None:
     within = ", ".join(f"{k} {value:.1f} %" for k, value in calibration["coverage"].items())
     console.print(f"coverage: {within} (a Gaussian: 39.3, 86.5, 98.9); NLL {calibration['nll']:.2f}")
     console.print(f"protocol: {result['protocol']}")
-
-
-def _command(listed: FrozenList, model: str, finetune: int, transductive: TransductiveSettings | None) -> str:
-    """The two commands that make the same figures again, without anybody's own paths."""
-    values = listed.values
-    part = values.get("part", {})
-    kinds = [row["kind"] for row in values["episodes"]]
-    whole = part.get("of", {"queries": values["queries"], "episodes": max(map(kinds.count, kinds))})
-    root, unseen = f"--root $SALVIT_DATA/{values['data']}", f"--unseen {values['unseen']}"
-    is_short = whole.get("is_up_to", any(len(row["queries"]) < whole["queries"] for row in values["episodes"]))
-    freeze = (
-        f"salvit data freeze {values['data']} {root} {unseen} --shots {whole.get('shots', values['shots'])} "
-        f"--queries {whole['queries']}{' --up-to' if is_short else ''} --crop {values['crop']} "
-        f"--episodes {whole['episodes']} --seed {values['seed']} --out list.json"
-    )
-    more = "".join(f" --{name} {part[name]}" for name in ("episodes", "queries") if name in part)
-    more += f" --finetune {finetune}" if finetune else ""
-    if listed.occluder is not None:
-        more += f" --occluder {listed.occluder} --occlusion {listed.probability:g}"
-    if transductive is not None:
-        eta = "" if transductive.eta is None else f" --eta {transductive.eta}"
-        more += (
-            f" --transductive --assignment {transductive.assignment} --selection {transductive.selection}{eta} "
-            f"--rounds {transductive.rounds} --kappa {transductive.kappa:g} --protocol {transductive.protocol}"
-        )
-    return (
-        f"{freeze} && salvit evaluate --data {values['data']} {root} {unseen} --list list.json --model {model}{more} "
-        "--out predictions.jsonl --result result.json"
-    )

@@ -32,6 +32,7 @@ def train(
     from lightning_fabric import Fabric
 
     from salvit.cli.progress import track
+    from salvit.provenance import training_command
     from salvit.recipes import read_recipe
     from salvit.sources import open_problems
     from salvit.train import train as run
@@ -49,9 +50,16 @@ def train(
     strategy = "ddp_find_unused_parameters_true" if world > 1 else "auto"
     fabric = Fabric(accelerator=device, devices=devices, strategy=strategy, precision=settings.train.precision)
     fabric.launch()
-    problems = open_problems(settings, _roots(root, [data.name for data in settings.datasets]))
+    roots = _roots(root, [data.name for data in settings.datasets])
     best = run(
-        settings, problems, out, fabric, resume=resume, track=track, report=_reporter(out, fabric.is_global_zero)
+        settings,
+        open_problems(settings, roots),
+        out,
+        fabric,
+        resume=resume,
+        command=training_command(recipe, settings, roots, change),
+        track=track,
+        report=_reporter(out, fabric.is_global_zero),
     )
     if fabric.is_global_zero:
         typer.echo(f"model: {best}")

@@ -1,0 +1,123 @@
+"""How a figure was made: the commands that make it again, and what a result says of its run.
+
+Commands hold nobody's own paths: data sets stand in ``$SALVIT_DATA/NAME``, recipes in ``recipes/``, a run in ``run``.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+from salvit.checkpoint import load_checkpoint
+from salvit.config import to_mapping
+from salvit.data.frozen import FrozenList
+from salvit.model.detector import SalViT
+from salvit.recipes import Recipe
+from salvit.results import hardware
+from salvit.transductive import TransductiveSettings
+from salvit.types import Detector
+
+RUN = "run"
+"""The folder of a run, in commands."""
+
+
+def training_command(recipe: Path, settings: Recipe, given: Collection[str], changes: Sequence[str] = ()) -> str:
+    """``salvit train`` of a recipe file; ``given`` names the data sets whose folder was given."""
+    names = [data.name for data in settings.datasets]
+    roots = [f"--root {name + '=' if len(names) > 1 else ''}$SALVIT_DATA/{name}" for name in names if name in given]
+    set_by = [f"--set {shlex.quote(change)}" for change in changes]
+    return " ".join(["salvit train", f"recipes/{recipe.name}", *roots, f"--out {RUN}", *set_by])
+
+
+def about_run(
+    detector: Detector,
+    listed: FrozenList,
+    finetune: int = 0,
+    transductive: TransductiveSettings | None = None,
+    *,
+    model: str = "",
+) -> dict[str, Any]:
+    """What a prediction file says of how it was made; ``model`` is what was loaded, a name or a checkpoint."""
+    values, problem = listed.values, listed.problem
+    protocol: dict[str, Any] = {
+        "transductive": transductive is not None,
+        "crop": values["crop"],
+        "bn": detector.settings.backbone.bn if isinstance(detector, SalViT) else "running",
+        "saliency": detector.settings.saliency if isinstance(detector, SalViT) else "none",
+        "queries": values["queries"],
+        "finetune_steps": finetune,
+        "input_size": detector.input_size,
+        "notes": list(problem.notes),
+    }
+    if transductive is not None:
+        protocol |= {"transduction": to_mapping(transductive)}
+        protocol |= {"queries_of_an_episode": count_queries(listed)}
+    if listed.occluder is not None:
+        protocol |= {"occluder": listed.occluder, "occlusion": listed.probability}
+    return {
+        "data": problem.name,
+        "problem": problem.label,
+        "model": detector.name + ("+T" if transductive is not None else ""),
+        "shots": values["shots"],
+        "seed": values["seed"],
+        "protocol": protocol,
+        "command": evaluation_command(listed, model or detector.name, finetune, transductive),
+        "hardware": hardware(),
+    }
+
+
+def count_queries(listed: FrozenList) -> str:
+    """How many queries the episodes of a list have, in words."""
+    counts = [len(row["queries"]) for row in listed.values["episodes"]]
+    few, many = min(counts), max(counts)
+    return str(few) if few == many else f"{few} to {many}, {sum(counts) / len(counts):.1f} on average"
+
+
+def evaluation_command(
+    listed: FrozenList, model: str, finetune: int = 0, transductive: TransductiveSettings | None = None
+) -> str:
+    """The commands that make the same figures again: train (for a checkpoint that knows how), freeze, evaluate."""
+    values = listed.values
+    part = values.get("part", {})
+    root, unseen = f"--root $SALVIT_DATA/{values['data']}", f"--unseen {values['unseen']}"
+    name, trained = _named(model)
+    commands = [trained] if trained else []
+    commands.append(_freeze_command(listed, root, unseen))
+    more = "".join(f" --{name} {part[name]}" for name in ("episodes", "queries", "kind") if name in part)
+    more += f" --finetune {finetune}" if finetune else ""
+    if listed.occluder is not None:
+        more += f" --occluder {listed.occluder} --occlusion {listed.probability:g}"
+    if transductive is not None:
+        eta = "" if transductive.eta is None else f" --eta {transductive.eta}"
+        more += (
+            f" --transductive --assignment {transductive.assignment} --selection {transductive.selection}{eta} "
+            f"--rounds {transductive.rounds} --kappa {transductive.kappa:g} --protocol {transductive.protocol}"
+        )
+    commands.append(
+        f"salvit evaluate --data {values['data']} {root} {unseen} --list list.json --model {name}{more} "
+        "--out predictions.jsonl --result result.json"
+    )
+    return " && ".join(commands)
+
+
+def _freeze_command(listed: FrozenList, root: str, unseen: str) -> str:
+    values = listed.values
+    kinds = [row["kind"] for row in values["episodes"]]
+    whole = values.get("part", {}).get("of", {"queries": values["queries"], "episodes": max(map(kinds.count, kinds))})
+    is_short = whole.get("is_up_to", any(len(row["queries"]) < whole["queries"] for row in values["episodes"]))
+    return (
+        f"salvit data freeze {values['data']} {root} {unseen} --shots {whole.get('shots', values['shots'])} "
+        f"--queries {whole['queries']}{' --up-to' if is_short else ''} --crop {values['crop']} "
+        f"--episodes {whole['episodes']} --seed {values['seed']} --out list.json"
+    )
+
+
+def _named(model: str) -> tuple[str, str]:
+    """What commands call a model, and the command that trained it, where it is a checkpoint that knows."""
+    path = Path(model)
+    if path.suffix != ".safetensors":
+        return model, ""
+    trained = load_checkpoint(path).command
+    return (f"{RUN}/{path.name}", trained) if trained else (path.name, "")

@@ -1,0 +1,63 @@
+from pathlib import Path
+
+import pytest
+import torch
+
+from salvit.checkpoint import load_checkpoint, save_checkpoint
+from salvit.data.creatures import write_creatures
+from salvit.data.episodes import EpisodeSettings
+from salvit.data.frozen import freeze, read_frozen, write_frozen
+from salvit.data.splits import open_problem
+from salvit.evaluate import part_of_list
+from salvit.provenance import evaluation_command, training_command
+from salvit.recipes import DataSettings, Recipe
+from salvit.transductive import TransductiveSettings
+
+
+@pytest.fixture(scope="module")
+def listed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("provenance")
+    write_creatures(folder / "data", ("fox", "deer"), 7, 0, size_hw=(60, 80))
+    problem = open_problem("creatures", folder / "data", "deer")
+    write_frozen(freeze(problem, EpisodeSettings(queries=5), episodes=2, seed=3), folder / "list.json")
+    return read_frozen(folder / "list.json", problem, purpose="report")
+
+
+def test_a_training_command_names_recipe_data_and_changes_and_no_ones_own_paths():
+    recipe = Recipe(data=DataSettings(name="cub", unseen="val"))
+    made = training_command(Path("/home/me/recipes/x.toml"), recipe, ["cub"], ["train.seed=1", "data.unseen=a b"])
+    assert made == (
+        "salvit train recipes/x.toml --root $SALVIT_DATA/cub --out run --set train.seed=1 --set 'data.unseen=a b'"
+    )
+
+
+def test_several_data_sets_are_told_apart_and_drawn_ones_have_no_folder():
+    recipe = Recipe(data=DataSettings(name="cub"), also=(DataSettings(name="creatures"),))
+    assert "--root cub=$SALVIT_DATA/cub --out run" in training_command(Path("x.toml"), recipe, ["cub"])
+
+
+def test_a_checkpoint_keeps_the_command_and_an_older_one_has_none(tmp_path):
+    save_checkpoint(tmp_path / "a.safetensors", Recipe(), {"x": torch.zeros(1)}, {}, {}, "salvit train x")
+    save_checkpoint(tmp_path / "b.safetensors", Recipe(), {"x": torch.zeros(1)}, {}, {})
+    assert load_checkpoint(tmp_path / "a.safetensors").command == "salvit train x"
+    assert load_checkpoint(tmp_path / "b.safetensors").command == ""
+
+
+def test_the_command_of_a_trained_model_begins_with_its_training(listed, tmp_path):
+    path = tmp_path / "best.safetensors"
+    save_checkpoint(path, Recipe(), {"x": torch.zeros(1)}, {}, {}, "salvit train recipes/x.toml --out run")
+    train, freeze_, evaluate = evaluation_command(listed, str(path)).split(" && ")
+    assert train == "salvit train recipes/x.toml --out run"
+    assert freeze_.endswith("--shots 1 --queries 5 --crop gt-random --episodes 2 --seed 3 --out list.json")
+    assert "--model run/best.safetensors " in evaluate and str(tmp_path) not in evaluate
+
+
+def test_the_command_of_an_untrained_model_has_no_training(listed):
+    first, second = evaluation_command(listed, "match:lite0").split(" && ")
+    assert first.startswith("salvit data freeze creatures") and "--model match:lite0 " in second
+
+
+def test_a_part_of_a_list_and_transduction_are_in_the_command(listed):
+    part = part_of_list(listed, queries=4, kind="novel")
+    made = evaluation_command(part, "match", transductive=TransductiveSettings(eta=2))
+    assert "--queries 5 --crop" in made and "--queries 4 --kind novel --transductive" in made and "--eta 2" in made
