@@ -9,7 +9,21 @@ import sys
 
 import typer
 
-from salvit.cli import bench, data, detect, evaluate, info, learn, saliency, serve, suite, tables, train, weights
+from salvit.cli import (
+    bench,
+    compare,
+    data,
+    detect,
+    evaluate,
+    info,
+    learn,
+    saliency,
+    serve,
+    suite,
+    tables,
+    train,
+    weights,
+)
 from salvit.memory import keep_freed_memory
 
 app = typer.Typer(
@@ -26,6 +40,7 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("score")(evaluate.score)
 app.command("info")(info.info)
 app.command("train")(train.train)
+app.command("compare")(compare.compare)
 app.command("tables")(tables.tables)
 app.command("serve")(serve.serve)
 app.add_typer(saliency.app, name="saliency")
