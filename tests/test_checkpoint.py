@@ -6,6 +6,7 @@ import torch
 from safetensors.torch import save_file
 
 from salvit.checkpoint import load_checkpoint, optimizer_tensors, put_optimizer, put_weights, save_checkpoint
+from salvit.model.certainty import Calibration
 from salvit.recipes import Recipe
 
 
@@ -74,3 +75,15 @@ def test_what_is_no_checkpoint_or_of_another_model_is_refused(tmp_path):
         put_weights(layer, {"weight": layer.weight})
     with pytest.raises(ValueError, match="has, and the model does not, 'more'"):
         put_weights(layer, {**layer.state_dict(), "more": torch.zeros(1)})
+
+
+CALIBRATION = Calibration(
+    temperature=2.75, spread=1.2, cell=0.0, radii=(0.7, 2.0, 3.7), right=(-0.9, 0.8, 0.8), presence=(0.0, 0.1, 0.2, 1.0)
+)
+
+
+def test_a_calibration_comes_back_and_a_file_without_one_has_none(tmp_path):
+    save_checkpoint(tmp_path / "c.safetensors", Recipe(), {"x": torch.zeros(3)}, {}, {}, calibration=CALIBRATION)
+    assert load_checkpoint(tmp_path / "c.safetensors").calibration == CALIBRATION
+    save_checkpoint(tmp_path / "plain.safetensors", Recipe(), {"x": torch.zeros(3)}, {}, {})
+    assert load_checkpoint(tmp_path / "plain.safetensors").calibration is None
