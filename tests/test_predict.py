@@ -77,7 +77,7 @@ def test_a_folder_without_images_is_said_to_be_so(tmp_path):
 
 
 def test_unknown_models_and_devices_are_errors_that_list_the_known():
-    with pytest.raises(ValueError, match="known: match"):
+    with pytest.raises(ValueError, match="known: lite, dino, match"):
         load("magic")
     with pytest.raises(ValueError, match="present: cpu"):
         choose_device("tpu")

@@ -23,7 +23,7 @@ LAYERS = (
      "baselines", "train",
      "checkpoint", "features", "episode_tensors", "recipes", "finetune", "priors", "tables", "compare_saliency",
      "teach_saliency", "projects", "transductive", "kept_features", "masked_views", "learner", "suites",
-     "suite_report", "spoiled", "together", "provenance", "sources"),
+     "suite_report", "spoiled", "together", "provenance", "sources", "released"),
     ("web",),
     ("bench",),
     ("cli",),

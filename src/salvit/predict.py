@@ -23,6 +23,8 @@ from salvit.flip import check_pairs, look_mirrored, merge, pairs_at_one_place
 from salvit.geometry import Window
 from salvit.packs import check_pack
 from salvit.queries import Query, find_images
+from salvit.released import NAMES as RELEASED
+from salvit.released import default_model, load_released
 from salvit.suggest import MARKED, describe
 from salvit.types import Detection, Detector, Example, Failure, FittedImage, Pack
 
@@ -32,23 +34,27 @@ if TYPE_CHECKING:
     from salvit.model.detector import SalViT
 
 
-def load(name: str = "match", *, device: str = "auto") -> Detector:
+def load(name: str | None = None, *, device: str = "auto") -> Detector:
     """Load a detector by name.
 
     Args:
-        name: ``match`` (nearest features of lite0), ``match:BACKBONE``, or a file that ``salvit train`` wrote.
+        name: ``lite`` or ``dino`` (trained, released with salvit), ``match`` (nearest features of lite0),
+            ``match:BACKBONE``, or a file that ``salvit train`` wrote; None: ``lite`` where it is, else ``match``.
         device: ``auto``, ``cpu``, ``cuda``, ``cuda:1``, ``mps``.
     """
     from salvit.backbones import build_backbone
     from salvit.baselines.match import Match
 
+    name = name or default_model()
+    if name in RELEASED:
+        return load_released(name, device=device)
     if name.endswith(".safetensors"):
         return load_trained(Path(name), device=device)
     method, _, backbone = name.partition(":")
     if method != "match":
         raise ValueError(
-            f"unknown model {name!r}; known: match, match:lite0, match:dinov2-s14, or a .safetensors file of your own "
-            "training"
+            f"unknown model {name!r}; known: {', '.join(RELEASED)}, match, match:lite0, match:dinov2-s14, or a "
+            ".safetensors file of your own training"
         )
     return Match(build_backbone(backbone or "lite0").to(choose_device(device)))
 

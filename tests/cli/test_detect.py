@@ -53,7 +53,7 @@ def test_one_bad_query_never_stops_the_others_and_the_exit_code_says_so(marked_f
         (["--support", "absent.json"], "does not exist"),
         (["--box", "1,2,3"], "expected four numbers"),
         (["--box", "9,9,3,3"], "X1 < X2"),
-        (["--model", "magic"], "known: match"),
+        (["--model", "magic"], "known: lite, dino, match"),
         (["--device", "tpu"], "present: cpu"),
         (["--out", "support.json"], "exists; choose another name, or add --overwrite"),
         (["--out", "/proc/nowhere/out.json"], "cannot write"),

@@ -63,7 +63,9 @@ def detect(
     more: list[str] = typer.Argument(None, help="Further images, folders or patterns.", metavar="[PATH]..."),
     support: Path | None = typer.Option(None, help="Marked pictures: COCO, CSV, DeepLabCut, SLEAP, Ultralytics …"),
     pack: Path | None = typer.Option(None, help="What `salvit learn` wrote, instead of --support."),
-    model: str | None = typer.Option(None, help="match, match:dinov2-s14 (see `salvit weights`), or your own file."),
+    model: str | None = typer.Option(
+        None, help="lite, dino, match, match:BACKBONE (`salvit weights list`), or a file."
+    ),
     box: str | None = typer.Option(None, help="X1,Y1,X2,Y2 in pixels: look only there; saliency: where something is."),
     boxes: Path | None = typer.Option(None, help="A box for each object: COCO, or CSV image,x1,y1,x2,y2."),
     out: Path | None = typer.Option(None, help="Write the detections to this file; its ending tells the format."),
@@ -150,9 +152,11 @@ def _given(job: Job) -> tuple[Support | None, Pack | None]:
 
 def _model_name(job: Job, pack: Pack | None) -> str:
     """The model that was asked for, or the one that made the pack."""
+    from salvit.released import NAMES, default_model
+
     if job.model is not None or pack is None:
-        return job.model or "match"
-    if pack.model.startswith("match"):
+        return job.model or default_model()
+    if pack.model.startswith("match") or pack.model in NAMES:
         return pack.model
     raise ValueError(f"the pack was made by {pack.model}; name its file with --model FILE.safetensors")
 

@@ -13,13 +13,20 @@ if TYPE_CHECKING:
 
 def info(
     model: str = typer.Argument(
-        help="A model: salvit-resnet50, salvit-dino-s16, salvit-dinov2, salvit-lite0, match, or a row of the paper's "
-        "ablation table, such as cnn-only; or a .safetensors file: a pack or a checkpoint."
+        help="A model: lite, dino, match, salvit-resnet50, salvit-dino-s16, salvit-dinov2, salvit-lite0, or a row of "
+        "the paper's ablation table, such as cnn-only; or a .safetensors file: a pack or a checkpoint."
     ),
     narrow: bool = typer.Option(False, "--narrow", help="With the narrow head, for training on a CPU."),
 ) -> None:
     """Parameters of a model by part, beside the paper's, and its settings; what a pack or a checkpoint holds."""
-    if model.endswith(".safetensors"):
+    from salvit.released import NAMES, released_path
+
+    if model in NAMES:
+        path = released_path(model)
+        if path is None:
+            raise FileNotFoundError(f"the model {model!r} did not come with this installation")
+        _show_released(path)
+    elif model.endswith(".safetensors"):
         _show_file(Path(model))
     elif model.partition(":")[0] == "match":
         _show_match(model)
@@ -56,6 +63,24 @@ def show_pack(path: Path, pack: Pack) -> None:
     console.print(f"made by {pack.model} of salvit {pack.version}, weights {pack.weights_sha256[:12]}", highlight=False)
     kind = "objects cropped to their boxes" if pack.is_cropped else "whole pictures"
     console.print(f"learnt from {kind}; {pack.vectors.shape[-1]} numbers for each keypoint", highlight=False)
+
+
+def _show_released(path: Path) -> None:
+    """How a released model was trained, what it never saw, then what any checkpoint says."""
+    from rich.console import Console
+
+    from salvit.released import released_facts
+
+    facts = released_facts(path)
+    console = Console()
+    console.print(f"[bold]{facts['name']}[/bold] on the frozen {facts['backbone']}", highlight=False)
+    console.print(f"trained by {facts['command'] or 'a command that was not kept'}", highlight=False, markup=False)
+    for data in facts["data"]:
+        never = ", ".join(data["never_seen"]) or "none"
+        what = f"data {data['name']}, weight {data['weight']:g}, {data['keypoints']} keypoints"
+        console.print(f"{what}; species never seen: {never}", highlight=False)
+    console.print(facts["notice"], highlight=False)
+    _show_checkpoint(path)
 
 
 def _show_checkpoint(path: Path) -> None:

@@ -10,7 +10,9 @@ import typer
 def learn(
     support: Path = typer.Option(..., help="Marked pictures: COCO, CSV, DeepLabCut, SLEAP, Ultralytics, Label Studio."),
     out: Path = typer.Option(..., help="The pack to write, NAME.safetensors."),
-    model: str = typer.Option("match", help="match, match:dinov2-s14 (see `salvit weights`), or your own file."),
+    model: str | None = typer.Option(
+        None, help="lite, dino, match, match:BACKBONE (`salvit weights list`), or a file."
+    ),
     cropped: bool = typer.Option(False, "--cropped", help="For queries with boxes: crop to the marked objects."),
     pairs: str | None = typer.Option(None, help="LEFT:RIGHT,…, where the names do not tell; none: no pairs."),
     device: str = typer.Option("auto", help="auto, cpu, cuda or mps."),

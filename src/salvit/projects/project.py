@@ -13,11 +13,13 @@ from typing import Any, Literal
 from salvit.geometry import Window, is_inside
 from salvit.projects.paths import resolve_inside
 from salvit.projects.store import Conflict, NotFound, Store
+from salvit.released import default_model
 
 Kind = Literal["placed", "confirmed", "absent"]
 LinkKind = Literal["skeleton", "pair"]
-DEFAULTS: dict[str, Any] = {"model": "match", "saliency": "model", "threshold": 0.5, "live": False}
-"""Settings of a new project; ``live``: points are found again after each change; ``saliency``: the model's own."""
+DEFAULTS: dict[str, Any] = {"saliency": "model", "threshold": 0.5, "live": False}
+"""Settings of a new project beside its model; ``live``: points are found again after each change; ``saliency``: the
+model's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ class Project:
     def settings(self) -> dict[str, Any]:
         """All settings."""
         row = self.store.row("SELECT value FROM meta WHERE key = 'settings'")
-        return DEFAULTS | (json.loads(row[0]) if row else {})
+        return {"model": default_model()} | DEFAULTS | (json.loads(row[0]) if row else {})
 
     def overview(self) -> dict[str, Any]:
         """Everything but the pictures."""

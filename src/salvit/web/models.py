@@ -12,10 +12,14 @@ SALIENCY = (OWN, "learned", "rbd", "spectral_residual", "none")
 
 
 def present_models(folders: Sequence[Path]) -> list[dict[str, str]]:
-    """Models that can be loaded: ``match`` on backbones whose weights are here, and trained files in the folders."""
+    """Models that can be loaded: released ones, ``match`` on backbones that are here, trained files in the folders."""
     from salvit.backbones.weights import KNOWN, weights_path
+    from salvit.released import BACKBONES, usable_models
 
-    models = []
+    models = [
+        {"name": name, "title": f"salvit {name}: trained, on {BACKBONES[name]}", "kind": "released"}
+        for name in usable_models()
+    ]
     for known in KNOWN:
         if weights_path(known.name) is not None:
             name = "match" if known.name == "lite0" else f"match:{known.name}"

@@ -196,7 +196,7 @@ class Model(BaseModel):
 
     name: str
     title: str
-    kind: Literal["match", "trained"]
+    kind: Literal["released", "match", "trained"]
 
 
 class Choices(BaseModel):
