@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import torch
 from PIL import Image
 
 from salvit.baselines.build import build_method
-from salvit.data.creatures import draw_creature
+from salvit.data.creatures import draw_creature, write_creatures
 from salvit.data.images import fit_image
 from salvit.model.detector import SalViT
 from salvit.model.encoder import EncoderInput
@@ -67,6 +68,14 @@ def small() -> Callable[..., SalViT]:
         return build_method(settings_of(method, **options), None)  # type: ignore[arg-type]
 
     return build
+
+
+@pytest.fixture(scope="session")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with drawings of four species in ``data``; beside them tokens may be cached."""
+    folder = tmp_path_factory.mktemp("drawn")
+    write_creatures(folder / "data", ("fox", "leopard", "deer", "giraffe"), 12, 0, size_hw=(120, 160))
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Every compared method: learns, takes whatever an episode is, and is as large as the paper's."""
+"""Every compared method: learns, and takes whatever an episode is."""
 
 import sys
 from dataclasses import replace
@@ -14,19 +14,9 @@ from salvit.checkpoint import own_weights, put_weights
 from salvit.episode_tensors import EpisodeTensors
 from salvit.learner import Learner, flat
 from salvit.model.locator import covariance, decode
-from salvit.model.settings import ModelSettings, preset
+from salvit.model.settings import ModelSettings
 from salvit.recipes import TrainSettings, read_recipe
 from salvit.types import Example
-
-PAPER_MILLIONS = {
-    "protonet": 19.0,
-    "relationnet": 21.1,
-    "weight_generator": 23.2,
-    "weight_generator_without_attention": 19.0,
-    "probintr": 29.5,
-    "fskd": 65.2,
-}
-"""Parameters in the paper's main table, on ResNet-50 with two blocks of layer 4; WG's base detectors do not count."""
 
 CASES = [*((name, "flat") for name in METHODS), *((name, "spatial") for name in ("protonet", "maml", "tfa"))]
 """Every method with the paper's head; with the spatial one, or its decoding, those that it makes a difference to."""
@@ -135,16 +125,6 @@ def test_weights_are_kept_and_put_back(name, small, episode):
     put_weights(other, own_weights(model))
     found = [one.detect(one.learn([episode.support]), episode.queries).points for one in (model, other)]
     np.testing.assert_array_equal(*found)
-
-
-@pytest.mark.parametrize("name", PAPER_MILLIONS)
-def test_parameters_are_the_papers(name):
-    settings = preset("salvit-resnet50")
-    settings = replace(settings, method=name, backbone=replace(settings.backbone, layer4_blocks=2))
-    with torch.device("meta"):
-        model = build_method(settings, None)
-    counted = sum(weight.numel() for name, weight in model.named_parameters() if "base_" not in name)
-    assert round(counted / 1e6, 1) == PAPER_MILLIONS[name]
 
 
 def test_a_recipe_names_a_method_and_an_unknown_one_is_refused(tmp_path):

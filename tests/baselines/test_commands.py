@@ -8,10 +8,8 @@ from typer.testing import CliRunner
 
 from salvit.baselines.build import METHODS
 from salvit.cli import app
-from salvit.data.creatures import write_creatures
 from salvit.predict import load
 
-SPECIES = ("fox", "leopard", "deer", "giraffe")
 RECIPE = """
 [data]
 name = "creatures"
@@ -40,13 +38,11 @@ learning_rate = 1e-3
 
 
 @pytest.fixture(scope="module")
-def ground(tmp_path_factory):
-    """Data, a frozen list of two episodes, and a folder for cached tokens that all runs share."""
-    folder = tmp_path_factory.mktemp("methods")
-    write_creatures(folder / "data", SPECIES, 12, 0, size_hw=(120, 160))
-    run("data", "freeze", "creatures", "--root", folder / "data", "--unseen", "giraffe", "--episodes", 1, "--shots", 2,
-        "--queries", 3, "--out", folder / "list.json")  # fmt: skip
-    return folder
+def ground(drawn):
+    """The data with a frozen list of two episodes."""
+    run("data", "freeze", "creatures", "--root", drawn / "data", "--unseen", "giraffe", "--episodes", 1, "--shots", 2,
+        "--queries", 3, "--out", drawn / "list.json")  # fmt: skip
+    return drawn
 
 
 def run(*words):

@@ -6,9 +6,9 @@ import pytest
 from typer.testing import CliRunner
 
 from salvit.baselines.build import METHODS
-from salvit.baselines.comparison import COMPARED, PAPER_NAMES, paper_figure, recipe_of, table_of
+from salvit.baselines.comparison import COMPARED, paper_figure, recipe_of, table_of
+from salvit.baselines.describe import PAPER_NAMES
 from salvit.cli import app
-from salvit.data.creatures import write_creatures
 from salvit.recipes import recipe_from_table
 from salvit.suites import Case
 from salvit.tables.paper import COST
@@ -33,11 +33,9 @@ dev_episodes = 1
 
 
 @pytest.fixture(scope="module")
-def ground(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("comparison")
-    write_creatures(folder / "data", ("fox", "leopard", "deer", "giraffe"), 12, 0, size_hw=(120, 160))
-    (folder / "recipe.toml").write_text(RECIPE)
-    return folder
+def ground(drawn):
+    (drawn / "recipe.toml").write_text(RECIPE)
+    return drawn
 
 
 def compare(ground, *more):

@@ -86,3 +86,15 @@ def test_learning_nothing_is_an_error(match):
 def test_explaining_gives_a_similarity_map_for_each_keypoint(match, example):
     maps = match.explain(match.learn([example]), example.image)["similarity"]
     assert maps.shape == (3, 20, 20) and maps.max() <= 1.001
+
+
+@pytest.mark.parametrize("count", [1, 40])
+def test_any_number_of_keypoints_is_found_but_the_one_that_no_example_has(match, example, count):
+    names = tuple(f"point {n}" for n in range(count))
+    visible = np.ones(count, dtype=bool)
+    visible[0] = count == 1
+    points = np.random.default_rng(0).uniform(20, 300, (count, 2))
+    found = match.detect(match.learn([Example(example.image, names, points, visible)]), [example.image])
+    assert found.points.shape == (1, count, 2) and np.isfinite(found.points).all()
+    assert found.known.tolist() == visible.tolist()
+    assert (np.linalg.eigvalsh(found.covariances[:, visible]) > 0).all()

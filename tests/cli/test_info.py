@@ -96,3 +96,17 @@ def test_a_file_of_something_else_is_an_error(run, tmp_path):
     for name, message in messages.items():
         result = run(str(tmp_path / f"{name}.safetensors"))
         assert isinstance(result.exception, ValueError | OSError) and message in str(result.exception)
+
+
+def test_all_compared_methods_are_listed_with_the_papers_size(run):
+    result = run("methods")
+    assert result.exit_code == 0, result.output
+    rows = {line.split("│")[1].strip(): line.split("│") for line in result.output.splitlines() if line.count("│") == 5}
+    assert {"protonet", "relationnet", "probintr", "fskd", "maml", "tfa"} <= set(rows)
+    assert [cell.strip() for cell in rows["fskd"][3:5]] == ["65.15", "65.2"]
+    assert "nearest to the prototype" in " ".join(rows["protonet"][2].split())
+
+
+def test_one_method_is_described_by_its_name(run):
+    output = run("relationnet").output
+    assert "21.14" in output and "21.1" in output and "protonet" not in output

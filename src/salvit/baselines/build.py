@@ -32,10 +32,15 @@ def build_method(settings: ModelSettings, backbone_weights: str | Path | None = 
     """
     if settings.method == "salvit":
         return build_model(settings, backbone_weights)
-    if settings.method not in METHODS:
-        raise ValueError(f"unknown method {settings.method!r}; known: salvit, {', '.join(METHODS)}")
-    module, _, name = METHODS[settings.method].rpartition(".")
-    kind = getattr(import_module(module), name)
-    method = kind(settings, build_trunk(settings, backbone_weights))
-    assert isinstance(method, Method)
-    return method.eval()
+    kind = class_of(settings.method)
+    return kind(settings, build_trunk(settings, backbone_weights)).eval()
+
+
+def class_of(name: str) -> type[Method]:
+    """The class of a compared method; an unknown name is an error that lists the known ones."""
+    if name not in METHODS:
+        raise ValueError(f"unknown method {name!r}; known: salvit, {', '.join(METHODS)}")
+    module, _, kind = METHODS[name].rpartition(".")
+    found = getattr(import_module(module), kind)
+    assert issubclass(found, Method)
+    return found

@@ -13,6 +13,7 @@ from typing import Any
 
 from salvit.backbones import build_backbone
 from salvit.baselines.build import METHODS
+from salvit.baselines.describe import PAPER_NAMES
 from salvit.baselines.match import Match
 from salvit.data.episodes import EpisodeSettings
 from salvit.data.frozen import FrozenList, freeze, read_frozen, write_frozen
@@ -29,16 +30,6 @@ FLOOR = "match"
 """The method that is not trained."""
 COMPARED = (FLOOR, *METHODS, "salvit")
 QUERIES = 5
-PAPER_NAMES = {
-    "protonet": "ProtoNet",
-    "relationnet": "RelationNet",
-    "weight_generator": "WG",
-    "weight_generator_without_attention": "WG without attention",
-    "probintr": "ProbIntr",
-    "fskd": "FSKD-D",
-    "salvit": "SalViT (default)",
-}
-"""Method → its row in the paper's main table; MAML and TFA have none there."""
 
 
 def recipe_of(recipe: Recipe, method: str, unseen: str) -> Recipe:

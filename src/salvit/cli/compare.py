@@ -72,11 +72,11 @@ def _compare_one(
 ) -> list[Case]:
     """All methods on one unseen species."""
     from salvit.baselines.comparison import FLOOR, floor_of, measure, open_list, recipe_of
-    from salvit.cli.evaluate import about_run
     from salvit.cli.progress import track
     from salvit.data.splits import open_problem
     from salvit.predict import choose_device, load_trained
     from salvit.priors import saliency_of_records
+    from salvit.provenance import about_run
     from salvit.suites import Study
 
     problem = open_problem(settings.data.name, root, unseen, dev_species=settings.data.dev_species)
@@ -88,7 +88,7 @@ def _compare_one(
         if name == FLOOR:
             detector = floor_of(settings.model, choose_device(device))
         else:
-            trained = _train(recipe_of(settings, name, unseen), problem, folder / name, device)
+            trained = _train(recipe_of(settings, name, unseen), problem, folder / name, device, command)
             detector = load_trained(trained, device=device)
         study = Study(
             listed,
@@ -104,7 +104,7 @@ def _compare_one(
     return done
 
 
-def _train(recipe: Recipe, problem: Problem, folder: Path, device: str) -> Path:
+def _train(recipe: Recipe, problem: Problem, folder: Path, device: str, command: str) -> Path:
     """Train one method, or go on with it; gives the best on dev."""
     from lightning_fabric import Fabric
 
@@ -120,4 +120,13 @@ def _train(recipe: Recipe, problem: Problem, folder: Path, device: str) -> Path:
             return best if best.exists() else last
     typer.echo(f"training {recipe.model.method}, {recipe.data.unseen} unseen", err=True)
     fabric = Fabric(accelerator=device, devices=1, precision=recipe.train.precision)
-    return train(recipe, [problem], folder, fabric, resume=last.exists(), track=track, report=_reporter(folder, True))
+    return train(
+        recipe,
+        [problem],
+        folder,
+        fabric,
+        resume=last.exists(),
+        command=command,
+        track=track,
+        report=_reporter(folder, True),
+    )

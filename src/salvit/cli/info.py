@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 def info(
     model: str = typer.Argument(
         help="A model: lite, dino, match, salvit-resnet50, salvit-dino-s16, salvit-dinov2, salvit-lite0, or a row of "
-        "the paper's ablation table, such as cnn-only; or a .safetensors file: a pack or a checkpoint."
+        "the paper's ablation table, such as cnn-only; methods: all compared ones, or one of them by name; or a "
+        ".safetensors file: a pack or a checkpoint."
     ),
     narrow: bool = typer.Option(False, "--narrow", help="With the narrow head, for training on a CPU."),
 ) -> None:
@@ -30,8 +31,32 @@ def info(
         _show_file(Path(model))
     elif model.partition(":")[0] == "match":
         _show_match(model)
+    elif model == "methods" or _is_method(model):
+        _show_methods(model)
     else:
         _show_model(model, narrow)
+
+
+def _is_method(name: str) -> bool:
+    from salvit.baselines.build import METHODS
+
+    return name in METHODS
+
+
+def _show_methods(name: str) -> None:
+    """All compared methods, or one: what it is, its parameters and the paper's."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from salvit.baselines.describe import describe_method, describe_methods
+
+    table = Table("method", "what it does", "parameters (M)", "paper (M)", title="compared methods, on ResNet-50")
+    for described in describe_methods() if name == "methods" else (describe_method(name),):
+        stated = "" if described.paper is None else f"{described.paper:.1f}"
+        table.add_row(described.name, described.what, f"{described.parameters / 1e6:.2f}", stated)
+    console = Console()
+    console.print(table)
+    console.print("salvit train RECIPE --set model.method=NAME trains one, salvit compare all (docs/methods.md)")
 
 
 def _show_file(path: Path) -> None:
