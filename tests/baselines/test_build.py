@@ -1,5 +1,7 @@
 """Every compared method: learns, and takes whatever an episode is."""
 
+import ast
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -8,7 +10,9 @@ import numpy as np
 import pytest
 import torch
 
+import salvit.baselines
 from salvit.baselines.build import METHODS, build_method
+from salvit.baselines.describe import describe_method
 from salvit.baselines.method import Method, scale_of_map
 from salvit.checkpoint import own_weights, put_weights
 from salvit.episode_tensors import EpisodeTensors
@@ -18,6 +22,7 @@ from salvit.model.settings import ModelSettings
 from salvit.recipes import TrainSettings, read_recipe
 from salvit.types import Example
 
+ROOT = Path(__file__).parents[2]
 CASES = [*((name, "flat") for name in METHODS), *((name, "spatial") for name in ("protonet", "maml", "tfa"))]
 """Every method with the paper's head; with the spatial one, or its decoding, those that it makes a difference to."""
 
@@ -138,20 +143,20 @@ def test_a_recipe_names_a_method_and_an_unknown_one_is_refused(tmp_path):
         ModelSettings(reweight=True)
 
 
-def test_a_new_method_is_one_file_and_one_line(tmp_path, monkeypatch, small, episode):
-    (tmp_path / "dot_product.py").write_text(
-        "import torch\n"
-        "from salvit.baselines.method import Method, scale_of_map\n"
-        "class DotProduct(Method):\n"
-        "    def search(self, prototypes, features, wanted=None):\n"
-        "        return scale_of_map(torch.einsum('nd,qdhw->qnhw', prototypes, features), wanted)\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setitem(METHODS, "dot_product", "dot_product.DotProduct")
+def test_a_new_method_is_the_one_file_and_the_one_line_that_contributing_shows(tmp_path, monkeypatch, small, episode):
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    file, line = re.findall(r"```py\n(.*?)```", text.partition("## A method to compare with")[2], flags=re.DOTALL)
+    ((name, path),) = ast.literal_eval(f"{{{line.strip()}}}").items()
+    module, _, kind = path.rpartition(".")
+    assert name not in METHODS and f"class {kind}(Method)" in file
+    (tmp_path / f"{module.rpartition('.')[2]}.py").write_text(file)
+    monkeypatch.setattr(salvit.baselines, "__path__", [*salvit.baselines.__path__, str(tmp_path)])
+    monkeypatch.setitem(METHODS, name, path)
     try:
-        assert learn_by_heart(small("dot_product"), episode) >= 0.9
+        assert learn_by_heart(small(name), episode) >= 0.9
+        assert describe_method(name).parameters == 19_045_440
     finally:
-        sys.modules.pop("dot_product", None)
+        sys.modules.pop(module, None)
 
 
 def test_a_map_is_said_as_a_scale():
@@ -168,7 +173,7 @@ def test_a_map_is_said_as_a_scale():
 
 @pytest.mark.parametrize("name", METHODS)
 def test_the_shipped_recipe_builds_every_method(name):
-    path = Path(__file__).parents[2] / "recipes" / "animal_pose-compared.toml"
+    path = ROOT / "recipes" / "animal_pose-compared.toml"
     recipe = read_recipe(path, [f"model.method={name}", "model.reweight=true", "model.input_size=128"])
     model = build_method(recipe.model, None)
     batch = model.prepare(torch.rand(2, 3, 128, 128), torch.rand(2, 128, 128))
