@@ -42,6 +42,19 @@ class EpisodeTensors:
     """(Q,) the longer side of each query's box, in the input."""
     masked: MaskedQueries | None = None
     """The masked view of the queries, where the run has one."""
+    wanted: Tensor | None = None
+    """(Q, M) pairs of query and keypoint that the step looks at; None: the valid ones."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PairSettings:
+    """Which pairs of query and keypoint a step looks at."""
+
+    most: int | None = None
+    """At most so many valid ones, drawn anew for each episode; None: all."""
+    absent: float = 0.0
+    """Beside them so many, as a share of theirs, whose keypoint a support has and the query does not show: from these
+    presence is learnt."""
 
 
 class EpisodeSource(Protocol):
@@ -55,8 +68,16 @@ class EpisodeSource(Protocol):
 class CachedEpisodes:
     """Episodes whose images are rows of a token cache; which view of a record is shown is drawn anew each time."""
 
-    def __init__(self, pool: EpisodePool, cache: TokenCache, model: SalViT, masker: Masker | None = None) -> None:
+    def __init__(
+        self,
+        pool: EpisodePool,
+        cache: TokenCache,
+        model: SalViT,
+        masker: Masker | None = None,
+        pairs: PairSettings | None = None,
+    ) -> None:
         self._pool, self._cache, self._model, self._masker = pool, cache, model, masker
+        self._pairs = pairs or PairSettings()
 
     def load(self, index: int) -> EpisodeTensors:
         """Episode number ``index``."""
@@ -79,9 +100,8 @@ class CachedEpisodes:
             sides,
             device,
         )
-        return (
-            episode if self._masker is None else replace(episode, masked=self._masker.draw(query, rng, picks[shots:]))
-        )
+        masked = None if self._masker is None else self._masker.draw(query, rng, picks[shots:])
+        return replace(episode, masked=masked, wanted=draw_pairs(episode, self._pairs, rng))
 
     def _labels(
         self, drawn: DrawnRecords, picks: list[tuple[str, int]], paths: tuple[tuple[int, int], ...]
@@ -100,8 +120,16 @@ class CachedEpisodes:
 class FreshEpisodes:
     """Episodes whose views are read, augmented and encoded each time."""
 
-    def __init__(self, pool: EpisodePool, settings: LoadSettings, model: SalViT, masker: Masker | None = None) -> None:
+    def __init__(
+        self,
+        pool: EpisodePool,
+        settings: LoadSettings,
+        model: SalViT,
+        masker: Masker | None = None,
+        pairs: PairSettings | None = None,
+    ) -> None:
         self._pool, self._settings, self._model, self._masker = pool, settings, model, masker
+        self._pairs = pairs or PairSettings()
 
     def load(self, index: int) -> EpisodeTensors:
         """Episode number ``index``."""
@@ -116,16 +144,30 @@ class FreshEpisodes:
             [_longer_side(box) for box in loaded.query.boxes],
             self._model.device,
         )
-        if self._masker is None:
-            return episode
         rng = np.random.default_rng(np.random.SeedSequence([self._pool.seed, index, 1]))
-        return replace(episode, masked=self._masker.draw(query, rng))
+        masked = None if self._masker is None else self._masker.draw(query, rng)
+        return replace(episode, masked=masked, wanted=draw_pairs(episode, self._pairs, rng))
 
     def _prepare(self, images: LoadedImages) -> EncoderInput:
         device = self._model.device
         pixels = torch.from_numpy(images.pixels).to(device).permute(0, 3, 1, 2).float() / 255.0
         saliency = None if images.saliency is None else torch.from_numpy(images.saliency).to(device).float() / 255.0
         return self._model.prepare(pixels, saliency)
+
+
+def draw_pairs(episode: EpisodeTensors, settings: PairSettings, rng: np.random.Generator) -> Tensor | None:
+    """The pairs (Q, M) that a step looks at; None where they are the valid ones."""
+    valid = episode.valid.cpu().numpy()
+    count = valid.sum() if settings.most is None else min(int(valid.sum()), settings.most)
+    has = episode.support_mask.any(0).cpu().numpy()
+    absent = ~valid & has & (np.arange(valid.shape[1]) < episode.num_real)  # a pruned auxiliary point may be there
+    extra = min(int(absent.sum()), round(settings.absent * count))
+    if count == valid.sum() and extra == 0:
+        return None
+    wanted = np.zeros_like(valid)
+    for among, number in ((valid, count), (absent, extra)):
+        wanted.flat[rng.choice(np.flatnonzero(among), number, replace=False)] = True
+    return torch.from_numpy(wanted).to(episode.valid.device)
 
 
 def _with_auxiliary(images: LoadedImages) -> tuple[FloatArray, BoolArray]:

@@ -18,6 +18,7 @@ from salvit.model.losses import (
     feature_alignment,
     maximum_mean_discrepancy,
     multi_scale_loss,
+    presence_loss,
     probability_alignment,
     reconstruction_loss,
 )
@@ -25,9 +26,10 @@ from salvit.model.morphology import exponent_regulariser
 from salvit.recipes import TrainSettings
 
 
-def wanted_pairs(valid: Tensor) -> Tensor:
-    """Pairs of query and keypoint (Q, M) that a step looks at: the valid ones, or the first where there are none."""
-    return valid if valid.any() else torch.arange(valid.numel(), device=valid.device).view_as(valid) == 0
+def wanted_pairs(episode: EpisodeTensors) -> Tensor:
+    """Pairs of query and keypoint (Q, M) that a step looks at; the first where there are none."""
+    wanted = episode.valid if episode.wanted is None else episode.wanted
+    return wanted if wanted.any() else torch.arange(wanted.numel(), device=wanted.device).view_as(wanted) == 0
 
 
 def episode_losses(
@@ -35,9 +37,11 @@ def episode_losses(
 ) -> dict[str, Tensor]:
     """The terms of L = λ1 L_ms + w L_ms^aux + λ2 L_reg (paper Eq. 11; auxiliary keypoints after FSKD) and their sum.
 
+    Where the model has a presence logit, its loss is added (ours).
+
     ``output`` is that of :func:`wanted_pairs` alone.
     """
-    n, wanted = episode.num_real, wanted_pairs(episode.valid)
+    n, wanted = episode.num_real, wanted_pairs(episode)
     points, valid = episode.query_points[wanted][None], episode.valid[wanted][None]  # (1, P, 2), (1, P)
     is_real = (torch.arange(wanted.shape[1], device=wanted.device) < n).expand_as(wanted)[wanted][None]  # (1, P)
     terms = {"main": multi_scale_loss(output.scales, points, valid & is_real, model.input_size)}
@@ -49,6 +53,9 @@ def episode_losses(
         morphology = model.settings.morphology
         terms["regulariser"] = exponent_regulariser(output.exponents, morphology.centre, morphology.interval)
         total = total + settings.lambdas[1] * terms["regulariser"]
+    if output.presence is not None:
+        terms["presence"] = presence_loss(output.presence, valid, is_real)
+        total = total + settings.presence_weight * terms["presence"]
     for name, term in model.own_losses(output, points, valid).items():
         terms[name], total = term, total + term
     return {**terms, "loss": total}
@@ -81,7 +88,7 @@ class Learner(nn.Module):
         return {name: value for name, value in self.state_dict().items() if not name.startswith("model.")}
 
     def _look(self, episode: EpisodeTensors, query: EncoderInput) -> EpisodeOutput:
-        wanted = wanted_pairs(episode.valid)
+        wanted = wanted_pairs(episode)
         output = self.model(episode.support, episode.support_points, episode.support_mask, query, wanted)
         assert isinstance(output, EpisodeOutput)
         return output
@@ -101,7 +108,7 @@ class Learner(nn.Module):
             else:
                 features = self.model.encoder(episode.query).features
         if masking.alignment == "probability":
-            valid = episode.valid[wanted_pairs(episode.valid)][None]
+            valid = episode.valid[wanted_pairs(episode)][None]
             return probability_alignment(
                 clean.scales, output.scales, valid, is_target_detached=masking.is_target_detached
             )
@@ -118,12 +125,12 @@ def flat(episode: EpisodeTensors) -> tuple[Any, ...]:
     if episode.masked is not None:
         query = episode.masked.query
         masked = (query.raw, query.images, query.saliency, episode.masked.hidden)
-    return (episode.num_real, *inputs[0], *inputs[1], *labels, *masked)
+    return (episode.num_real, *inputs[0], *inputs[1], *labels, episode.wanted, *masked)
 
 
 def unflat(num_real: int, parts: tuple[Any, ...]) -> EpisodeTensors:
     """The way back."""
-    points, mask, targets, valid, sides = parts[6:11]
-    masked = MaskedQueries(EncoderInput(*parts[11:14]), parts[14]) if len(parts) > 11 else None
+    points, mask, targets, valid, sides, wanted = parts[6:12]
+    masked = MaskedQueries(EncoderInput(*parts[12:15]), parts[15]) if len(parts) > 12 else None
     support, query = EncoderInput(*parts[:3]), EncoderInput(*parts[3:6])
-    return EpisodeTensors(support, points, mask, query, targets, valid, num_real, sides, masked)
+    return EpisodeTensors(support, points, mask, query, targets, valid, num_real, sides, masked, wanted)

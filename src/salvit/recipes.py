@@ -25,6 +25,8 @@ class DataSettings:
     dev_species: tuple[str, ...] = ()
     """Seen species that are kept for dev instead of the usual dev images."""
     crop: Crop = "gt-random"
+    train_crop: Crop | None = None
+    """The crop of training views, where it is to differ from that of dev."""
     augment: AugmentSettings = field(default_factory=AugmentSettings)
     keypoints: Literal["base", "all"] = "base"
     """``all``: novel keypoints are trained on too, as in a released model; its unseen species stay unseen."""
@@ -104,6 +106,12 @@ class TrainSettings:
     """λ1 of localisation, λ2 of the morphology regulariser, λ3 of alignment."""
     auxiliary_weight: float = 0.5
     """Weight of the localisation loss of auxiliary keypoints."""
+    pairs: int | None = None
+    """At most so many pairs of query and keypoint a step, drawn anew for each episode; None: all that are valid."""
+    presence_weight: float = 0.1
+    """Weight of the presence loss, where the model has such a branch."""
+    absent_pairs: float = 0.25
+    """There: pairs of which the query does not show the keypoint, as a share of the others."""
     masking: MaskingSettings = field(default_factory=MaskingSettings)
     seed: int = 0
     dev_every: int = 1000

@@ -17,7 +17,7 @@ from salvit.data.creatures import SPECIES, write_creatures
 from salvit.data.episodes import EpisodePool, EpisodeSettings
 from salvit.data.loading import LoadSettings
 from salvit.data.splits import Kind, Problem, Purpose, Role, open_problem, with_all_keypoints
-from salvit.episode_tensors import CachedEpisodes, EpisodeSource, EpisodeTensors, FreshEpisodes
+from salvit.episode_tensors import CachedEpisodes, EpisodeSource, EpisodeTensors, FreshEpisodes, PairSettings
 from salvit.features import SaliencyOf, Track, ViewSettings, open_cache
 from salvit.masked_views import CachedMasker, FreshMasker, Masker, open_masked_tokens
 from salvit.model.detector import SalViT
@@ -109,7 +109,7 @@ class Sources:
         shown = EpisodeSettings(
             shots=settings.shots,
             queries=settings.queries,
-            crop=data.crop,
+            crop=data.train_crop or data.crop,
             augment=data.augment,
             auxiliary=settings.auxiliary,
         )
@@ -128,16 +128,22 @@ class Sources:
         pool = EpisodePool(problem, role, kind, settings, purpose=purpose, seed=seed)
         masking = self._recipe.train.masking
         is_masked = role == "train" and masking.is_on
+        pairs = self._pairs() if role == "train" else None
         if views == 0:
             masker: Masker | None = FreshMasker(self._model, masking) if is_masked else None
             loading = LoadSettings(size=self._model.input_size, saliency_of=self._saliency_of)
-            return FreshEpisodes(pool, loading, self._model, masker)
+            return FreshEpisodes(pool, loading, self._model, masker, pairs)
         shown = ViewSettings(crop=settings.crop, views=views, seed=seed, augment=settings.augment)
         records = problem.records[role]
         cache = open_cache(self._model, problem, records, shown, saliency_of=self._saliency_of, track=self._track)
         if not is_masked:
-            return CachedEpisodes(pool, cache, self._model)
+            return CachedEpisodes(pool, cache, self._model, None, pairs)
         masked = None
         if masking.rgb:
             masked = open_masked_tokens(self._model, problem, records, cache, shown, masking.views, track=self._track)
-        return CachedEpisodes(pool, cache, self._model, CachedMasker(self._model, masking, masked))
+        return CachedEpisodes(pool, cache, self._model, CachedMasker(self._model, masking, masked), pairs)
+
+    def _pairs(self) -> PairSettings:
+        settings, model = self._recipe.train, self._recipe.model
+        has_presence = model.method == "salvit" and model.head.presence
+        return PairSettings(most=settings.pairs, absent=settings.absent_pairs if has_presence else 0.0)

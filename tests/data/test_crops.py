@@ -31,6 +31,21 @@ def test_box_or_whole_picture_is_a_draw_between_the_two():
     assert all(4.0 <= window[0] <= 20.0 for window, whole in zip(windows, is_whole, strict=True) if not whole)
 
 
+@given(st.integers(0, 10_000))
+def test_a_mixed_crop_keeps_the_box_and_is_near_half_of_the_time(seed):
+    x1, y1, x2, y2 = draw_window(INNER, OUTER, "gt-mixed", np.random.default_rng(seed))
+    assert 4.0 <= x1 <= 20.0 and 0.0 <= y1 <= 10.0 and 60.0 <= x2 <= 76.0 and 50.0 <= y2 <= 60.0
+
+
+def test_near_crops_go_a_quarter_of_the_box_beyond_it_at_most():
+    wide = (0.0, 0.0, 1000.0, 1000.0)
+    box = (400.0, 400.0, 440.0, 420.0)
+    windows = [draw_window(box, wide, "gt-mixed", np.random.default_rng(seed)) for seed in range(400)]
+    is_near = [box[0] - window[0] <= 10.0 and window[2] - box[2] <= 10.0 for window in windows]
+    assert 0.4 < np.mean(is_near) < 0.6
+    assert all(box[1] - window[1] <= 10.0 for window, near in zip(windows, is_near, strict=True) if near)
+
+
 def test_the_kept_window_is_the_box_cut_to_the_image_or_all_of_it(record):
     assert inner_window(replace(record, box=(-5.0, 10.0, 60.0, 90.0)), (60, 80), "gt-random") == (0.0, 10.0, 60.0, 60.0)
     assert inner_window(replace(record, box=None), (60, 80), "gt-tight") == OUTER

@@ -15,6 +15,7 @@ from salvit.model.losses import (
     maximum_mean_discrepancy,
     multi_scale_loss,
     offset_loss,
+    presence_loss,
     probability_alignment,
     reconstruction_loss,
     total_loss,
@@ -161,3 +162,10 @@ def test_uncertainty_that_fits_the_error_costs_least():
         latents = torch.eye(2)[None, None] * scale * math.sqrt(2)  # Ω = scale² I
         cost[scale] = offset_loss(error, latents, torch.zeros(1, 1, 2), YES).item()
     assert min(cost, key=cost.get) == 1 / 0.3
+
+
+def test_presence_counts_real_pairs_alone_by_hand():
+    logits = torch.tensor([[0.0, 2.0, -50.0]])
+    valid, is_real = torch.tensor([[True, False, True]]), torch.tensor([[True, True, False]])
+    expected = (math.log(2.0) + math.log(1 + math.exp(2.0))) / 2
+    assert float(presence_loss(logits, valid, is_real)) == pytest.approx(expected, rel=1e-6)

@@ -77,7 +77,7 @@ def _measure(folder: Path, weights: Path | None) -> dict[str, float]:
 def _step(source: EpisodeSource, index: int, model: SalViT, optimizer: torch.optim.Optimizer) -> float:
     start = time.perf_counter()
     episode = source.load(index)
-    wanted = wanted_pairs(episode.valid)
+    wanted = wanted_pairs(episode)
     output = model(episode.support, episode.support_points, episode.support_mask, episode.query, wanted)
     episode_losses(output, episode, model, TrainSettings())["loss"].backward()
     optimizer.step()

@@ -10,10 +10,12 @@ import numpy.typing as npt
 from salvit.geometry import Window, clip_window, grow_window, whole_window
 from salvit.types import Record
 
-Crop = Literal["gt-random", "gt-tight", "saliency", "none", "gt-or-none"]
+Crop = Literal["gt-random", "gt-tight", "saliency", "none", "gt-or-none", "gt-mixed"]
 CROPS: tuple[str, ...] = get_args(Crop)
 MAX_EXTENSION = 0.8
 """A random crop goes at most this share of the way from the box to the image's edge, on each side."""
+NEAR_EXTENSION = 0.25
+"""A near crop goes at most this share of the box's longer side beyond the box, on each side."""
 SALIENT = 0.5
 """A pixel of at least this saliency belongs to the object's window."""
 SALIENT_MARGIN = 0.1
@@ -25,8 +27,13 @@ def draw_window(inner: Window, outer: Window, crop: Crop, rng: np.random.Generat
 
     ``gt-random`` extends each side of the inner window by U(0, 0.8) of the free margin there, as the authors do in
     training and in the test; ``gt-tight`` and ``saliency`` give the inner window, ``none`` the outer one;
-    ``gt-or-none`` draws between ``gt-random`` and ``none``, for a model that works with and without a box.
+    ``gt-or-none`` draws between ``gt-random`` and ``none``, for a model that works with and without a box;
+    ``gt-mixed`` between ``gt-random`` and a near crop, which extends each side by U(0, 0.25) of the longer side.
     """
+    if crop == "gt-mixed":
+        if rng.random() < 0.5:
+            return _near_window(inner, outer, rng)
+        crop = "gt-random"
     if crop == "gt-or-none":
         crop = "gt-random" if rng.random() < 0.5 else "none"
     if crop == "none":
@@ -42,6 +49,18 @@ def draw_window(inner: Window, outer: Window, crop: Crop, rng: np.random.Generat
         y1 - top * max(0.0, y1 - outer[1]),
         x2 + right * max(0.0, outer[2] - x2),
         y2 + bottom * max(0.0, outer[3] - y2),
+    )
+
+
+def _near_window(inner: Window, outer: Window, rng: np.random.Generator) -> Window:
+    """The inner window and a little more on each side, inside the outer one."""
+    x1, y1, x2, y2 = inner
+    left, top, right, bottom = NEAR_EXTENSION * max(x2 - x1, y2 - y1) * rng.random(4)
+    return (
+        min(x1, max(x1 - left, outer[0])),
+        min(y1, max(y1 - top, outer[1])),
+        max(x2, min(x2 + right, outer[2])),
+        max(y2, min(y2 + bottom, outer[3])),
     )
 
 

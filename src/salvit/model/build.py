@@ -56,7 +56,7 @@ def build_head(
     head = settings.head
     if head.kind == "spatial":
         spatial = SpatialDescriptor(encoder.channels, encoder.grid_hw, head.channels)
-        return spatial, SpatialLocator(head.channels, head.scales, head.latent)
+        return spatial, SpatialLocator(head.channels, head.scales, head.latent, has_presence=head.presence)
     flat = DescriptorNet(
         encoder.channels, encoder.grid_hw, head.channels, head.descriptor_channels, head.descriptor_side
     )

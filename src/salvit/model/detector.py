@@ -9,7 +9,7 @@ Letters: B images · K shots · Q queries · N keypoints · D channels · H, W c
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ from salvit.backbones import Backbone, Tokens
 from salvit.backbones.batch_norm import set_batch_norm
 from salvit.backbones.files import hash_weights
 from salvit.geometry import MEAN_COLOUR, input_to_grid, is_inside
+from salvit.model.certainty import Calibration, calibrated
 from salvit.model.encoder import Encoder, EncoderInput, EncoderOutput
 from salvit.model.locator import Located, Locator, ScaleOutput, decode, decode_agreed
 from salvit.model.modulation import DescriptorNet
@@ -46,6 +47,8 @@ class EpisodeOutput:
     """(K + Q, T) learnt exponents of support and query images, for the regulariser."""
     query_features: Tensor
     """(Q, D, H, W), for the alignment of features."""
+    presence: Tensor | None = field(default=None, kw_only=True)
+    """Logits that a keypoint is there to be seen, for the pairs of ``scales``, where the model has such a branch."""
 
 
 class SalViT(nn.Module):
@@ -64,6 +67,7 @@ class SalViT(nn.Module):
         self.backbone, self.encoder, self.descriptor, self.locator = backbone, encoder, descriptor, locator
         self._sigma = pooling_sigma(settings.head.pooling_sigma, settings.input_size, backbone.stride)
         self._widest = settings.head.channels
+        self.calibration: Calibration | None = None
         self._hash: tuple[tuple[tuple[int, int], ...], str] = ((), "")
         self.eval()
 
@@ -93,11 +97,25 @@ class SalViT(nn.Module):
         """
         return self.locator(self.descriptor(features, prototypes, wanted))  # type: ignore[no-any-return]
 
-    def find(self, prototypes: Tensor, features: Tensor) -> Located:
-        """What :meth:`search` says, decoded; in inference, where only the winning cells matter."""
-        if self.settings.head.decoding == "agreed":
-            return self.decode(self.search(prototypes, features))
-        return self.locator.locate(self.descriptor(features, prototypes), self.input_size)
+    def find(self, prototypes: Tensor, features: Tensor, known: Tensor | None = None) -> Located:
+        """What :meth:`search` says, :meth:`concluded <conclude>`; ``known`` (N,): keypoints that some example has."""
+        described = self.descriptor(features, prototypes)
+        logits = self._presence(described)
+        if self.settings.head.decoding == "agreed" or self.calibration is not None:
+            return self.conclude(self.locator(described), logits, known)
+        located = self.locator.locate(described, self.input_size)  # only the winning cells matter
+        return located if logits is None else replace(located, presence=logits.sigmoid())
+
+    def conclude(
+        self, scales: tuple[ScaleOutput, ...], presence: Tensor | None = None, known: Tensor | None = None
+    ) -> Located:
+        """Branches of every scale and logits of presence (Q, N) to places, calibrated where the model was."""
+        located = self.decode(scales)
+        if presence is not None:
+            located = replace(located, presence=presence.sigmoid())
+        if self.calibration is None:
+            return located
+        return calibrated(located, scales, self.calibration, self.input_size, known)
 
     def decode(self, scales: tuple[ScaleOutput, ...]) -> Located:
         """Branches of every scale to places."""
@@ -116,11 +134,11 @@ class SalViT(nn.Module):
         marked: EncoderOutput = self.encoder(support)
         asked: EncoderOutput = self.encoder(query)
         kept = prototypes(self.represent(marked.features, points_input), mask)  # (N, D)
-        scales = self.search(kept, asked.features, wanted)
+        described = self.descriptor(asked.features, kept, wanted)
         exponents = None
         if marked.exponents is not None and asked.exponents is not None:
             exponents = torch.cat([marked.exponents, asked.exponents])  # (K + Q, T)
-        return EpisodeOutput(scales, exponents, asked.features)
+        return EpisodeOutput(self.locator(described), exponents, asked.features, presence=self._presence(described))
 
     def own_losses(self, output: EpisodeOutput, points_input: Tensor, valid: Tensor) -> dict[str, Tensor]:
         """Further terms of a compared method, weighted, for true points (1, P, 2), valid (1, P); SalViT has none."""
@@ -161,8 +179,8 @@ class SalViT(nn.Module):
     def locate(self, pack: Pack, encoded: Encoded) -> Prediction:
         """Find the keypoints of a pack in encoded images, in pixels of each image."""
         self._check_pack(pack)
-        parts = [self.find(*chunk) for chunk in self._chunks(pack, encoded.features)]
-        located = Located(*(torch.cat([getattr(part, name) for part in parts]) for name in Located.__slots__))
+        parts = [self.find(*chunk, pack.known.to(self.device)) for chunk in self._chunks(pack, encoded.features)]
+        located = _joined(parts)
         points_input, scores, covariances = (
             tensor.double().cpu().numpy() for tensor in (located.points_input, located.scores, located.covariances)
         )
@@ -170,7 +188,7 @@ class SalViT(nn.Module):
             names=pack.names,
             points=np.stack([fit.to_image(row) for fit, row in zip(encoded.fits, points_input, strict=True)]),
             scores=scores,
-            presence=scores.copy(),  # until presence is trained, the score stands for it
+            presence=scores.copy() if located.presence is None else located.presence.double().cpu().numpy(),
             covariances=np.stack(
                 [fit.covariance_to_image(row) for fit, row in zip(encoded.fits, covariances, strict=True)]
             ),
@@ -259,6 +277,9 @@ class SalViT(nn.Module):
         points = np.where(mask[..., None], points, 0.0)
         return names, torch.from_numpy(points), torch.from_numpy(mask)
 
+    def _presence(self, described: Tensor) -> Tensor | None:
+        return self.locator.presence(described) if isinstance(self.locator, SpatialLocator) else None
+
     def _prototypes(self, pack: Pack) -> Tensor:
         return prototypes(pack.vectors.to(self.device), pack.mask.to(self.device))
 
@@ -275,6 +296,17 @@ class SalViT(nn.Module):
                 f"the pack was made by {pack.model} with weights {pack.weights_sha256[:12]}…, this is {self.name} with "
                 f"{self.weights_sha256[:12]}…; learn the keypoints again with this model"
             )
+
+
+def _joined(parts: Sequence[Located]) -> Located:
+    """Places of several groups of queries, one after the other."""
+    presence = [part.presence for part in parts if part.presence is not None]
+    return Located(
+        torch.cat([part.points_input for part in parts]),
+        torch.cat([part.scores for part in parts]),
+        torch.cat([part.covariances for part in parts]),
+        torch.cat(presence) if presence else None,
+    )
 
 
 def attentive_saliency(tokens: Tokens, images: Tensor, stride: int) -> Tensor:

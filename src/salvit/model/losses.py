@@ -54,6 +54,14 @@ def localisation_losses(
     return torch.stack(classification).mean(), torch.stack(offset).mean()
 
 
+def presence_loss(logits: Tensor, valid: Tensor, is_real: Tensor) -> Tensor:
+    """L_pres = −E[v log σ(z) + (1 − v) log(1 − σ(z))] (ours): is the keypoint there to be seen?
+
+    Shapes: logits z, valid v and is_real (1, P), of the pairs looked at; auxiliary pairs do not count -> ().
+    """
+    return masked_mean(F.binary_cross_entropy_with_logits(logits, valid.to(logits), reduction="none"), is_real)
+
+
 def multi_scale_loss(scales: Sequence[ScaleOutput], points_input: Tensor, valid: Tensor, input_size: int) -> Tensor:
     """L_ms = Σ_S (L_cls + L_os) / N_S (paper Sec. 3.3)."""
     classification, offset = localisation_losses(scales, points_input, valid, input_size)

@@ -121,12 +121,16 @@ class HeadSettings:
     scales: tuple[int, ...] = (8, 12, 16)
     latent: int = 3
     """d_v: columns of the latent covariance."""
+    presence: bool = False
+    """``spatial`` only, ours: a logit that the keypoint is there to be seen, learnt from pairs where it is not."""
     decoding: Decoding = "mean"
     """``mean`` of the scales' winners (the paper's); ``agreed``: ours, the scales first agree on a place."""
 
     def __post_init__(self) -> None:
         if not self.scales or min(self.scales) < 1:
             raise ValueError(f"head.scales must be one or more positive sizes, got {self.scales}")
+        if self.presence and self.kind != "spatial":
+            raise ValueError("head.presence needs head.kind = 'spatial'")
         if self.latent < 2:
             raise ValueError(f"head.latent must be at least 2, or a precision matrix has no inverse; got {self.latent}")
 
@@ -175,7 +179,7 @@ def light(settings: ModelSettings) -> ModelSettings:
         attention=replace(settings.attention, heads=3),
         encoder=replace(settings.encoder, token_channels=192, vit_channels=192, feature_channels=192),
         morphology=replace(settings.morphology, embedding_width=64, embedding_channels=64, hidden=128),
-        head=replace(settings.head, kind="spatial", channels=64, decoding="agreed"),
+        head=replace(settings.head, kind="spatial", channels=64, decoding="agreed", presence=True),
     )
 
 

@@ -66,9 +66,10 @@ class SpatialLocator(nn.Module):
     The convolution is linear, so this is the same as resampling the map first, and much cheaper.
     """
 
-    def __init__(self, channels: int, scales: tuple[int, ...], latent: int) -> None:
+    def __init__(self, channels: int, scales: tuple[int, ...], latent: int, *, has_presence: bool = False) -> None:
         super().__init__()
         self.latent, self.sizes = latent, scales
+        self.to_presence = nn.Linear(2 * channels, 1) if has_presence else None
         self.branches = nn.Conv2d(channels, len(scales) * (3 + 2 * latent), kernel_size=1)
 
     def forward(self, maps: Tensor) -> tuple[ScaleOutput, ...]:
@@ -81,6 +82,17 @@ class SpatialLocator(nn.Module):
             logits, offsets, latents = joint.split([1, 2, 2 * self.latent], dim=-1)
             outputs.append(ScaleOutput(logits[..., 0], torch.tanh(offsets), latents.unflatten(-1, (2, self.latent))))
         return tuple(outputs)
+
+    def presence(self, maps: Tensor) -> Tensor | None:
+        """Maps (Q, N, m, H, W) to a logit that the keypoint is there to be seen (Q, N); None: no such branch.
+
+        It looks at the mean and the greatest value of each channel.
+        """
+        if self.to_presence is None:
+            return None
+        pooled = torch.cat([maps.mean((-2, -1)), maps.amax((-2, -1))], dim=-1)  # (Q, N, 2m)
+        logits: Tensor = self.to_presence(pooled)[..., 0]
+        return logits
 
     def locate(self, maps: Tensor, input_size: int) -> Located:
         """:func:`decode` of :meth:`forward`."""
