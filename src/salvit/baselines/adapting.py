@@ -39,7 +39,7 @@ class Adapting(Method):
 
     def __init__(self, settings: ModelSettings, backbone: Backbone) -> None:
         super().__init__(settings, backbone)
-        self.descriptor, self.locator = build_head(settings, self.encoder)
+        self.descriptor, self.locator = build_head(self.settings, self.encoder)
         self._adapted: Weights | None = None
 
     def search(self, prototypes: Tensor, features: Tensor, wanted: Tensor | None = None) -> tuple[ScaleOutput, ...]:

@@ -41,6 +41,6 @@ def class_of(name: str) -> type[Method]:
     if name not in METHODS:
         raise ValueError(f"unknown method {name!r}; known: salvit, {', '.join(METHODS)}")
     module, _, kind = METHODS[name].rpartition(".")
-    found = getattr(import_module(module), kind)
+    found: type[Method] = getattr(import_module(module), kind)
     assert issubclass(found, Method)
     return found

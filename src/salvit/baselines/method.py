@@ -19,9 +19,10 @@ from torch import Tensor, nn
 
 from salvit.backbones import Backbone
 from salvit.baselines.match import covariance_of_map, peak_of_map
-from salvit.model.detector import SalViT
+from salvit.model.detector import EpisodeOutput, SalViT
 from salvit.model.encoder import Encoder, EncoderInput, EncoderOutput
 from salvit.model.locator import Located, ScaleOutput
+from salvit.model.prototypes import prototypes as prototypes_of
 from salvit.model.saliency_mask import downscale
 from salvit.model.settings import ModelSettings
 
@@ -50,10 +51,14 @@ class PlainEncoder(Encoder):
 
 
 class Method(SalViT, ABC):
-    """A compared method; a subclass makes its parts after ``super().__init__`` and overrides :meth:`search`."""
+    """A compared method; a subclass makes its parts after ``super().__init__`` and overrides :meth:`search`.
+
+    None has a presence logit, which is ours: the score stands for presence.
+    """
 
     def __init__(self, settings: ModelSettings, backbone: Backbone, encoder: PlainEncoder | None = None) -> None:
         nothing: Any = nn.Identity()
+        settings = replace(settings, head=replace(settings.head, presence=False))
         super().__init__(settings, backbone, encoder or PlainEncoder(settings, backbone), nothing, nothing)
         self.name = f"{settings.method}:{backbone.name}"
 
@@ -61,9 +66,22 @@ class Method(SalViT, ABC):
     def search(self, prototypes: Tensor, features: Tensor, wanted: Tensor | None = None) -> tuple[ScaleOutput, ...]:
         """Prototypes c (N, D), features (Q, D, H, W) -> scales for (Q, N), or for (1, P) of ``wanted`` (Q, N)."""
 
-    def find(self, prototypes: Tensor, features: Tensor) -> Located:
-        """What :meth:`search` says, decoded."""
-        return self.decode(self.search(prototypes, features))
+    def find(self, prototypes: Tensor, features: Tensor, known: Tensor | None = None) -> Located:
+        """What :meth:`search` says, decoded, and calibrated where the method was."""
+        return self.conclude(self.search(prototypes, features), known=known)
+
+    def forward(
+        self,
+        support: EncoderInput,
+        points_input: Tensor,
+        mask: Tensor,
+        query: EncoderInput,
+        wanted: Tensor | None = None,
+    ) -> EpisodeOutput:
+        """One episode, as :meth:`salvit.model.detector.SalViT.forward`."""
+        kept = prototypes_of(self.represent(self.encoder(support).features, points_input), mask)
+        features = self.encoder(query).features
+        return EpisodeOutput(self.search(kept, features, wanted), None, features)
 
     @property
     def wants_saliency(self) -> bool:
