@@ -6,10 +6,9 @@ measured before are not measured again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from salvit.backbones import build_backbone
 from salvit.baselines.build import METHODS
@@ -94,12 +93,13 @@ def table_of(cases: Sequence[Case]) -> str:
         size = "—" if not first["trained_parameters"] else f"{first['trained_parameters'] / 1e6:.2f}"
         stated = f"{COST[PAPER_NAMES[name]][0]:.1f}" if name in PAPER_NAMES else "—"
         cells = [_cell(mine.get(place), paper_figure(name, *place)) for place in places]
-        lines.append("| " + " | ".join([f"`{name}`", size, stated, _milliseconds(mine.values()), *cells]) + " |")
+        lines.append("| " + " | ".join([f"`{name}`", size, stated, _milliseconds(name, mine.values()), *cells]) + " |")
     first = cases[0].result
     episodes = ", ".join(f"{count} {kind}" for kind, count in first["episodes"].items())
     about = (
-        f"{first['data']}; harmonic mean of novel and base PCK@0.1 ± half a 95 % interval over {episodes} episodes, in "
-        f"brackets the paper's; {first['hardware']}."
+        f"{first['data']}; harmonic mean of novel and base PCK@0.1 ± half a 95 % interval over {episodes} episodes; in "
+        "brackets the paper's (its time is that of the whole network on a GPU, ours that of all but the features, on "
+        f"{first['hardware']})."
     )
     return "\n".join(lines) + f"\n\n{about}\n"
 
@@ -116,12 +116,16 @@ def _cell(case: Case | None, stated: float | None) -> str:
     return "{:.1f} ± {:.1f}".format(*case.figure) + ("" if stated is None else f" ({stated:.1f})")
 
 
-def _milliseconds(cases: Any) -> str:
-    """Of learning and locating, the features given: with each number of shots, the mean over species."""
+def _milliseconds(name: str, cases: Iterable[Case]) -> str:
+    """Of learning and locating, the features given: with each number of shots, the mean over species (the paper's)."""
     times: dict[int, list[float]] = {}
     for case in cases:
         times.setdefault(int(case.labels["shots"]), []).append(case.result["timing"]["ms_per_query"])
-    return " / ".join(f"{sum(values) / len(values):.0f}" for values in times.values())
+    stated = dict(zip((1, 5), COST[PAPER_NAMES[name]][1:], strict=True)) if name in PAPER_NAMES else {}
+    return " / ".join(
+        f"{sum(values) / len(values):.0f}" + (f" ({stated[shots]:.1f})" if shots in stated else "")
+        for shots, values in times.items()
+    )
 
 
 def _sizes(detector: Detector) -> dict[str, int]:
