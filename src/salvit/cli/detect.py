@@ -92,13 +92,21 @@ def detect(
 
 def demo(
     folder: Path = typer.Argument(Path("salvit-demo"), help="Where to write the JSON and the pictures."),
+    far: bool = typer.Option(False, "--far", help="Faces, garments, machines … of other installed packages instead."),
+    model: str | None = typer.Option(None, help="lite, dino, match, match:BACKBONE, or a file."),
+    pictures: Path | None = typer.Option(None, help="With --far: a folder with OpenCV's sample butterfly.jpg."),
 ) -> None:
     """Do the main job on pictures that come with salvit: creatures that its own generator drew."""
+    if far:
+        from salvit.cli.far import show_far
+
+        show_far(folder, model, pictures)
+        return
     from salvit.demo import demo_queries, demo_support, draw_sheet
 
     out, draw = folder / "detections.json", folder / "pictures"
     queries = tuple(str(path) for path in demo_queries())
-    run(Job(query=queries, support=demo_support(), out=out, draw=draw, overwrite=True))
+    run(Job(query=queries, support=demo_support(), model=model, out=out, draw=draw, overwrite=True))
     sheet = draw_sheet(sorted(draw.glob("*.jpg")), folder / "demo.jpg")
     typer.echo(f"all of them on one sheet: {sheet.resolve()}")
 
