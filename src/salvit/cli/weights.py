@@ -61,3 +61,22 @@ def release(
 
     path = write(checkpoint, name, overwrite=overwrite)
     typer.echo(f"{name}: {path} ({path.stat().st_size / 1e6:.1f} MB)")
+
+
+@app.command("card")
+def card(
+    name: str = typer.Argument(help="lite or dino."),
+    into: Path = typer.Option(..., help="The card, such as docs/models/lite.md."),
+    results: Path = typer.Option(Path("results"), help="The folder of results."),
+) -> None:
+    """Put the figures of a released model into its card, at the marker there."""
+    from salvit.cards import MARKER, card_table
+    from salvit.released import NAMES
+    from salvit.results import read_results
+    from salvit.tables.readme import put_into
+
+    if name not in NAMES:
+        raise ValueError(f"unknown released model {name!r}; expected {' or '.join(NAMES)}")
+    table = card_table(read_results(results), name)
+    into.write_text(put_into(into.read_text(encoding="utf-8"), MARKER, f"\n{table}\n"), encoding="utf-8")
+    typer.echo(f"wrote the figures into {into}")
