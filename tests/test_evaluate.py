@@ -56,6 +56,14 @@ def test_a_run_is_scored(listed, predicted):
     assert len(figures["coverage"]) == 3 and figures["episodes"] == {"novel": 3, "base": 3}
 
 
+def test_coverage_is_counted_at_the_radii_that_the_predictions_state(listed, predicted):
+    made = read_predictions(predicted)
+    assert "ellipse_radii" not in made.about  # `match` is not calibrated
+    stated = dataclasses.replace(made, about={**made.about, "ellipse_radii": [1e-9, 2.0, 1e9]})
+    plain, other = (score(compare(one, listed))["coverage"] for one in (made, stated))
+    assert other == [0.0, plain[1], 100.0]
+
+
 def test_scoring_twice_gives_the_same_bytes(listed, predicted, tmp_path):
     for name in ("one.json", "two.json"):
         made = read_predictions(predicted)

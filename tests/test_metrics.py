@@ -6,6 +6,7 @@ from salvit.metrics import (
     bootstrap_harmonic,
     coverage,
     distances,
+    expected_calibration_error,
     harmonic_mean,
     is_correct,
     mean_interval,
@@ -65,6 +66,22 @@ def test_a_gaussian_covers_what_it_should():
     for k, share in GAUSSIAN_COVERAGE.items():
         assert found[k] == pytest.approx(100 * share, abs=0.6)
     assert [round(100 * share, 1) for share in GAUSSIAN_COVERAGE.values()] == [39.3, 86.5, 98.9]
+
+
+def test_ellipses_have_the_radii_that_a_model_states():
+    squared, valid = np.array([0.36, 3.0, 12.0, 0.0]), np.array([True, True, True, False])
+    assert coverage(squared, valid) == pytest.approx({1: 100 / 3, 2: 200 / 3, 3: 200 / 3})
+    stated = np.broadcast_to([0.5, 2.0, 4.0], (4, 3))
+    assert coverage(squared, valid, stated) == pytest.approx({1: 0.0, 2: 200 / 3, 3: 100.0})
+
+
+def test_calibration_error_by_hand():
+    # bin 2 holds 0.2 and 0.28, one of them true: |1 − 0.48| ; bin 9 holds 1.0, true: 0
+    probability, outcome = np.array([0.2, 0.28, 1.0]), np.array([True, False, True])
+    assert expected_calibration_error(probability, outcome) == pytest.approx(0.52 / 3)
+    rng = np.random.default_rng(0)
+    honest = rng.random(50000)
+    assert expected_calibration_error(honest, rng.random(50000) < honest) < 0.01
 
 
 def test_the_likelihood_at_the_centre_of_a_unit_gaussian_is_log_two_pi():

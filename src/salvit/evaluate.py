@@ -155,7 +155,7 @@ def predict_list(
     write_predictions(
         lambda index: _predict_episode(detector, frozen, index, encoded, transductive),
         len(frozen),
-        {"list_hash": frozen.hash, "model": detector.name, **about},
+        {"list_hash": frozen.hash, "model": detector.name, **_ellipses(detector), **about},
         path,
         track=track,
         timing=timing,
@@ -176,11 +176,17 @@ def predict_fine_tuned(
     write_predictions(
         lambda index: _predict_fine_tuned_episode(model, frozen, index, steps, saliency_of),
         len(frozen),
-        {"list_hash": frozen.hash, "model": model.name, **about},
+        {"list_hash": frozen.hash, "model": model.name, **_ellipses(model), **about},
         path,
         track=track,
         timing={},
     )
+
+
+def _ellipses(detector: Detector) -> dict[str, Any]:
+    """What a calibrated model says of its 1, 2 and 3 σ ellipses; nothing where it was not calibrated."""
+    calibration = getattr(detector, "calibration", None)
+    return {} if calibration is None else {"ellipse_radii": list(calibration.radii)}
 
 
 def write_predictions(

@@ -80,10 +80,17 @@ def squared_mahalanobis(points: FloatArray, truth: FloatArray, covariances: Floa
     return np.asarray((error * np.linalg.solve(covariances, error)).sum((-2, -1)))
 
 
-def coverage(mahalanobis: FloatArray, valid: BoolArray) -> dict[int, float]:
-    """Share of true points within the ellipses of 1, 2, 3 σ, in percent."""
-    inside = mahalanobis[valid]
-    return {k: 100 * float((inside <= k * k).mean()) if inside.size else float("nan") for k in (1, 2, 3)}
+def coverage(mahalanobis: FloatArray, valid: BoolArray, radii: FloatArray | None = None) -> dict[int, float]:
+    """Share of true points within the ellipses of 1, 2, 3 σ, in percent.
+
+    Args:
+        mahalanobis: (R,) squared distances.
+        valid: (R,).
+        radii: (R, 3) distances that a calibrated model states for these ellipses; None: 1, 2, 3.
+    """
+    bounds = np.array([1.0, 2.0, 3.0]) if radii is None else radii[valid]
+    inside = mahalanobis[valid][:, None] <= bounds**2
+    return {k: 100 * float(inside[:, k - 1].mean()) if len(inside) else float("nan") for k in (1, 2, 3)}
 
 
 def negative_log_likelihood(mahalanobis: FloatArray, covariances: FloatArray, valid: BoolArray) -> float:
@@ -110,6 +117,13 @@ def presence_auroc(presence: FloatArray, is_there: BoolArray) -> float:
         return float("nan")
     ranks = stats.rankdata(presence)
     return float((ranks[is_there].sum() - there * (there + 1) / 2) / (there * absent))
+
+
+def expected_calibration_error(probability: FloatArray, outcome: BoolArray, bins: int = 10) -> float:
+    """Mean over predictions of |share of true outcomes − mean probability| in their bin of equal width: (R,), (R,)."""
+    number = np.minimum((probability * bins).astype(np.int64), bins - 1)
+    gaps = np.bincount(number, weights=outcome - probability, minlength=bins)
+    return float(np.abs(gaps).sum() / max(len(probability), 1))
 
 
 def oks(distance: FloatArray, areas: FloatArray, valid: BoolArray, sigma: float = 0.05) -> FloatArray:

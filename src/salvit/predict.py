@@ -67,6 +67,7 @@ def load_trained(path: Path, *, device: str = "auto") -> SalViT:
     saved = load_checkpoint(path)
     model = build_method(saved.recipe.model)
     put_weights(model, saved.weights)
+    model.calibration = saved.calibration
     return model.to(choose_device(device)).eval()
 
 

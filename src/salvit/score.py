@@ -54,6 +54,8 @@ class Outcomes:
     known: BoolArray
     """Some support has the keypoint."""
     mahalanobis: FloatArray
+    radii: FloatArray
+    """(R, 3) of the 1, 2 and 3 σ ellipses, as the predictions state them; 1, 2, 3 where they state none."""
     covariances: FloatArray
     presence: FloatArray
     oks: FloatArray
@@ -71,6 +73,7 @@ def compare(predictions: Predictions, frozen: FrozenList) -> Outcomes:
             f"the predictions were made on the list {str(predictions.about.get('list_hash'))[:12]}, "
             f"but this list is {frozen.hash[:12]}; score them on the list that they belong to"
         )
+    radii = predictions.about.get("ellipse_radii", [1.0, 2.0, 3.0])
     columns: list[list[Any]] = [[] for _ in fields(Outcomes)]
     for index in range(len(frozen)):
         episode = frozen.draw(index)
@@ -81,7 +84,7 @@ def compare(predictions: Predictions, frozen: FrozenList) -> Outcomes:
                 raise ValueError(f"the predictions lack episode {index}, query {view.record.id}; is the file cut?")
             num = len(episode.names)
             labels = ([index] * num, [episode.kind] * num, [episode.species] * num, episode.names)
-            values: tuple[Iterable[Any], ...] = (*labels, *_outcome(row, view, episode.names, known, frozen))
+            values: tuple[Iterable[Any], ...] = (*labels, *_outcome(row, view, episode.names, known, frozen, radii))
             for column, more in zip(columns, values, strict=True):
                 column.extend(more)
     return Outcomes(*(np.asarray(column) for column in columns))
@@ -129,7 +132,12 @@ def episode_pck(outcomes: Outcomes, tau: float) -> FloatArray:
 
 
 def _outcome(
-    row: dict[str, Any], view: View, names: tuple[str, ...], known: BoolArray, frozen: FrozenList
+    row: dict[str, Any],
+    view: View,
+    names: tuple[str, ...],
+    known: BoolArray,
+    frozen: FrozenList,
+    radii: list[float],
 ) -> tuple[Iterable[Any], ...]:
     truth, shown = _shown(view, names)
     points = np.asarray(row["points"], dtype=np.float64)
@@ -149,6 +157,7 @@ def _outcome(
         valid,
         known,
         squared_mahalanobis(points, truth, covariances),
+        [radii] * num,
         covariances,
         row["presence"],
         [similarity] * num,
@@ -188,8 +197,9 @@ def _by(outcomes: Outcomes, labels: npt.NDArray[np.str_]) -> dict[str, dict[str,
 def _calibration(outcomes: Outcomes) -> dict[str, Any]:
     valid = outcomes.valid
     spread = np.sqrt(np.trace(outcomes.covariances, axis1=1, axis2=2) / 2)
+    covered = coverage(outcomes.mahalanobis, valid, outcomes.radii)
     return {
-        "coverage": {f"{k} sigma": round(value, 2) for k, value in coverage(outcomes.mahalanobis, valid).items()},
+        "coverage": {f"{k} sigma": round(value, 2) for k, value in covered.items()},
         "nll": round(negative_log_likelihood(outcomes.mahalanobis, outcomes.covariances, valid), 4),
         "error_rank_correlation": round(rank_correlation(outcomes.distance[valid], spread[valid]), 4),
         "presence_auroc": round(presence_auroc(outcomes.presence[outcomes.known], outcomes.valid[outcomes.known]), 4),

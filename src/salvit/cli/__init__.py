@@ -11,6 +11,7 @@ import typer
 
 from salvit.cli import (
     bench,
+    calibrate,
     compare,
     data,
     detect,
@@ -40,6 +41,7 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("score")(evaluate.score)
 app.command("info")(info.info)
 app.command("train")(train.train)
+app.command("calibrate")(calibrate.calibrate)
 app.command("compare")(compare.compare)
 app.command("tables")(tables.tables)
 app.command("serve")(serve.serve)

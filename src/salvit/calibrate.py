@@ -1,0 +1,368 @@
+"""Fits on dev what a model's uncertainty is worth: temperature, covariance, ellipses, scores and presence.
+
+Dev images are cut in two by a hash of their file names: what is fitted on one half is judged on the other, and back, so
+every figure is of images that the fit did not see; what is kept in the end is fitted on both halves. Report species are
+refused by the same gate as in training (:func:`salvit.data.splits.check_allowed`).
+
+Letters: R pairs of a query and a keypoint that some support has · T temperatures.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from salvit.data.episodes import EpisodePool, EpisodeSettings
+from salvit.data.loading import LoadSettings
+from salvit.data.splits import Kind, Problem, file_of
+from salvit.episode_tensors import CachedEpisodes, EpisodeSource, FreshEpisodes
+from salvit.features import SaliencyOf, Track, ViewSettings, open_cache
+from salvit.metrics import GAUSSIAN_COVERAGE, expected_calibration_error, presence_auroc
+from salvit.model.certainty import Calibration, Evidence, gather_evidence, log_odds, total_covariance
+from salvit.model.detector import SalViT
+from salvit.model.locator import Located, fused_logits
+from salvit.recipes import Recipe
+
+TEMPERATURES = tuple(2 ** (step / 4) for step in range(-4, 17))
+"""Temperatures of the fused map that are tried: 0.5 to 16, a quarter of an octave apart."""
+CORRECT = 0.1
+"""A point is right within this share of the longer side of the object's box."""
+_SMALLEST = 1e-4
+"""A weight below this is 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class DevPairs:
+    """What the model said of R pairs, and what is true."""
+
+    moments: Tensor
+    """(R, T, 2, 2) moments of the fused map about the point, at every temperature."""
+    near: Tensor
+    """(R, T)."""
+    extent: Tensor
+    """(R, T)."""
+    cells: Tensor
+    """(R, 2, 2) covariance of the winning cell, as the paper has it."""
+    scores: Tensor
+    """(R,) as the model has them uncalibrated."""
+    presence: Tensor
+    """(R,) the model's own logit, 0 where it has none."""
+    errors: Tensor
+    """(R, 2) true point − predicted point, in input pixels."""
+    is_right: Tensor
+    """(R,) bool: within ``CORRECT`` of the object's size; means nothing where the keypoint is not there."""
+    is_there: Tensor
+    """(R,) bool: the query shows the keypoint."""
+    is_second: Tensor
+    """(R,) bool: the picture is in the second half."""
+
+    def where(self, rows: Tensor) -> DevPairs:
+        """Some of the pairs."""
+        return DevPairs(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+    @property
+    def has_presence(self) -> bool:
+        """Whether the model has a logit of its own."""
+        return bool(self.presence.any())
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a calibration, or none, makes of R pairs."""
+
+    covariances: Tensor
+    radii: Tensor
+    """(R, 3) of the 1, 2 and 3 σ ellipses."""
+    scores: Tensor
+    presence: Tensor
+
+    def where(self, rows: Tensor) -> Told:
+        """Some of the pairs."""
+        return Told(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+
+@dataclass(frozen=True, slots=True)
+class Calibrated:
+    """A fit, and how it does on images that it did not see."""
+
+    calibration: Calibration
+    pairs: DevPairs
+    before: Told
+    after: Told
+    """Each half by what was fitted on the other."""
+
+
+def dev_sources(
+    recipe: Recipe, problems: Sequence[Problem], model: SalViT, saliency_of: SaliencyOf | None, track: Track
+) -> list[tuple[EpisodePool, EpisodeSource]]:
+    """Dev episodes of every data set and kind of keypoints, with as many shots as in training; from cached tokens."""
+    settings = recipe.train
+    sources: list[tuple[EpisodePool, EpisodeSource]] = []
+    for data, problem in zip(recipe.datasets, problems, strict=True):
+        asked = EpisodeSettings(shots=settings.shots, queries=settings.queries, crop=data.crop)
+        is_one_kind = problem.split.keypoints_by_species or not problem.split.novel
+        kinds: tuple[Kind, ...] = ("base",) if is_one_kind else ("novel", "base")
+        pools = [EpisodePool(problem, "dev", kind, asked, purpose="calibrate", seed=settings.seed) for kind in kinds]
+        if settings.views:
+            shown = ViewSettings(crop=data.crop, views=1, seed=settings.seed, augment=None)
+            records = problem.records["dev"]
+            cache = open_cache(model, problem, records, shown, saliency_of=saliency_of, track=track)
+            sources += [(pool, CachedEpisodes(pool, cache, model)) for pool in pools]
+        else:
+            loading = LoadSettings(size=model.input_size, saliency_of=saliency_of)
+            sources += [(pool, FreshEpisodes(pool, loading, model)) for pool in pools]
+    return sources
+
+
+def restrict(recipe: Recipe, names: Sequence[str]) -> Recipe:
+    """The recipe with these of its data sets alone."""
+    kept = tuple(data for data in recipe.datasets if data.name in names)
+    if not kept or len(kept) < len(names):
+        known = ", ".join(data.name for data in recipe.datasets)
+        raise ValueError(f"a calibration needs dev images of the model's data sets ({known}): --root NAME=DIR")
+    return replace(recipe, data=kept[0], also=kept[1:])
+
+
+def calibrate(
+    model: SalViT, sources: Sequence[tuple[EpisodePool, EpisodeSource]], episodes: int, *, track: Track
+) -> Calibrated:
+    """Fit a calibration on so many dev episodes of each source; the model itself is not changed."""
+    before, model.calibration = model.calibration, None
+    try:
+        parts = []
+        work = [(pool, source, index) for index in range(episodes) for pool, source in sources]
+        for pool, source, index in track(work, len(work), "dev episodes"):
+            parts.append(_look(model, pool, source, index))
+    finally:
+        model.calibration = before
+    pairs = DevPairs(*(torch.cat([getattr(part, field.name) for part in parts]) for field in fields(DevPairs)))
+    names = ", ".join(dict.fromkeys(pool.problem.name for pool, _ in sources))
+    return cross_fit(pairs, fitted_on=f"dev of {names}: {len(work)} episodes, {len(pairs.errors)} pairs")
+
+
+def cross_fit(pairs: DevPairs, fitted_on: str = "") -> Calibrated:
+    """Fit on all pairs; judge each half of the images by what was fitted on the other."""
+    second = pairs.is_second
+    if min(int((pairs.is_there & second).sum()), int((pairs.is_there & ~second).sum())) < 100:
+        raise ValueError(f"{len(second)} pairs are too few to calibrate on: take more dev episodes")
+    after = _joined([(tell(pairs.where(half), fit(pairs.where(~half))), half) for half in (second, ~second)])
+    return Calibrated(fit(pairs, fitted_on), pairs, untold(pairs), after)
+
+
+@torch.no_grad()
+def _look(model: SalViT, pool: EpisodePool, source: EpisodeSource, index: int) -> DevPairs:
+    """One episode's pairs whose keypoint some support has."""
+    episode = source.load(index)
+    drawn = pool.draw_records(np.random.default_rng(np.random.SeedSequence([pool.seed, index])))
+    n = episode.num_real
+    known = episode.support_mask[:, :n].any(0)  # (N,)
+    output = model(episode.support, episode.support_points[:, :n], episode.support_mask[:, :n], episode.query)
+    second = torch.tensor([is_second_half(file_of(record)) for record in drawn.queries])
+    found = pairs_of(
+        fused_logits(output.scales),
+        model.conclude(output.scales),
+        model.input_size,
+        known,
+        truth=episode.query_points[:, :n],
+        is_there=episode.valid[:, :n],
+        sizes=episode.box_sides,
+        is_second=second.to(known.device),
+        presence=output.presence,
+    )
+    columns = [getattr(found, field.name).cpu() for field in fields(found)]
+    return DevPairs(*(column.double() if column.is_floating_point() else column for column in columns))
+
+
+def pairs_of(
+    logits: Tensor,
+    located: Located,
+    input_size: int,
+    known: Tensor,
+    *,
+    truth: Tensor,
+    is_there: Tensor,
+    sizes: Tensor,
+    is_second: Tensor,
+    presence: Tensor | None,
+) -> DevPairs:
+    """The pairs of known keypoints of some queries.
+
+    Args:
+        logits: The fused map (Q, N, s, s) at temperature 1.
+        located: What was predicted.
+        input_size: l0.
+        known: (N,).
+        truth: (Q, N, 2) in the input.
+        is_there: (Q, N).
+        sizes: (Q,) longer side of each object's box, in the input.
+        is_second: (Q,).
+        presence: (Q, N) logits, where the model has them.
+    """
+    points = located.points_input
+    told = [gather_evidence(logits / temperature, points, input_size, known) for temperature in TEMPERATURES]
+    errors = truth - points
+    each = (
+        torch.stack([one.moments for one in told], dim=2),
+        torch.stack([one.near for one in told], dim=2),
+        torch.stack([one.extent for one in told], dim=2),
+        located.covariances,
+        located.scores,
+        torch.zeros_like(located.scores) if presence is None else presence,
+        errors,
+        errors.norm(dim=-1) <= CORRECT * sizes[:, None],
+        is_there,
+        is_second[:, None].expand_as(is_there),
+    )
+    return DevPairs(*(value[:, known].flatten(0, 1) for value in each))
+
+
+def is_second_half(file: str) -> bool:
+    """Which half of dev an image is in, by a hash of its name."""
+    return hashlib.sha256(f"calibration {file}".encode()).digest()[0] % 2 == 1
+
+
+def fit(pairs: DevPairs, fitted_on: str = "") -> Calibration:
+    """Temperature and weights of Σ by the likelihood of the true points; then radii, and two logistic regressions.
+
+    Choice: Σ is scaled so that its 2 σ ellipse holds what a Gaussian's does, because 2 σ is what is drawn. Errors are a
+    mixture of near misses and far ones, so 1 and 3 σ of one covariance cannot be right as well: they get radii.
+    """
+    seen = pairs.where(pairs.is_there)
+    best, spread, cell = _fit_covariance(seen)
+    covariances = total_covariance(seen.moments[:, best], seen.cells, spread, cell)
+    distance = squared_distances(seen.errors, covariances).sqrt()
+    shares = torch.tensor(list(GAUSSIAN_COVERAGE.values()), dtype=distance.dtype)
+    radii = torch.quantile(distance, shares).tolist()
+    scale = radii[1] / 2
+    right = _fit_logistic(_features(seen, best), seen.is_right)
+    own = [pairs.presence] if pairs.has_presence else []
+    presence = _fit_logistic(torch.stack([*_features(pairs, best).unbind(1), *own], dim=1), pairs.is_there)
+    return Calibration(
+        temperature=TEMPERATURES[best],
+        spread=round(spread * scale**2, 6),
+        cell=round(cell * scale**2, 6),
+        radii=(round(radii[0] / scale, 4), 2.0, round(radii[2] / scale, 4)),
+        right=(right[0], right[1], right[2]),
+        presence=(presence[0], presence[1], presence[2], presence[3] if own else 0.0),
+        fitted_on=fitted_on,
+    )
+
+
+def tell(pairs: DevPairs, calibration: Calibration) -> Told:
+    """What a calibration makes of pairs; the same as :func:`salvit.model.certainty.calibrated` does of a prediction."""
+    number = min(range(len(TEMPERATURES)), key=lambda n: abs(TEMPERATURES[n] - calibration.temperature))
+    evidence = Evidence(pairs.moments[:, number], pairs.near[:, number], pairs.extent[:, number])
+    presence = log_odds(calibration.presence[:3], evidence) + calibration.presence[3] * pairs.presence
+    return Told(
+        total_covariance(evidence.moments, pairs.cells, calibration.spread, calibration.cell),
+        torch.tensor(calibration.radii, dtype=pairs.errors.dtype).expand(len(pairs.errors), 3),
+        log_odds(calibration.right, evidence).sigmoid(),
+        presence.sigmoid(),
+    )
+
+
+def untold(pairs: DevPairs) -> Told:
+    """What the model says by itself: the paper's covariance, its own presence, or the score in its place."""
+    radii = torch.tensor([1.0, 2.0, 3.0], dtype=pairs.errors.dtype).expand(len(pairs.errors), 3)
+    presence = pairs.presence.sigmoid() if pairs.has_presence else pairs.scores
+    return Told(pairs.cells, radii, pairs.scores, presence)
+
+
+def judge(pairs: DevPairs, told: Told) -> dict[str, float]:
+    """Figures by name: coverage in percent at the stated radii, NLL, and of score and presence ECE (percent), AUROC."""
+    there = pairs.is_there
+    distance = squared_distances(pairs.errors, told.covariances).sqrt()
+    inside = (distance[:, None] <= told.radii)[there].double().mean(0)
+    nll = gaussian_nll(pairs.errors[there], told.covariances[there]).mean()
+    area = torch.pi * 4 * told.covariances[there].det().clamp_min(0).sqrt().mean()
+    scores, right = told.scores[there].numpy(), pairs.is_right[there].numpy()
+    presence, is_there = told.presence.numpy(), there.numpy()
+    return {
+        **{f"coverage_{k}_sigma": 100 * float(share) for k, share in zip((1, 2, 3), inside, strict=True)},
+        "nll": float(nll),
+        "ellipse_area_2_sigma": float(area),
+        "score_ece": 100 * expected_calibration_error(scores, right),
+        "score_auroc": presence_auroc(scores, right),
+        "presence_ece": 100 * expected_calibration_error(presence, is_there),
+        "presence_auroc": presence_auroc(presence, is_there),
+    }
+
+
+def squared_distances(errors: Tensor, covariances: Tensor) -> Tensor:
+    """eᵀ Σ⁻¹ e: (R, 2), (R, 2, 2) -> (R,)."""
+    x, y = errors.unbind(-1)
+    xx, xy, yy = covariances[..., 0, 0], covariances[..., 0, 1], covariances[..., 1, 1]
+    return (yy * x**2 - 2 * xy * x * y + xx * y**2) / (xx * yy - xy**2)
+
+
+def gaussian_nll(errors: Tensor, covariances: Tensor) -> Tensor:
+    """½ eᵀ Σ⁻¹ e + ½ log det Σ + log 2π: (R, 2), (R, 2, 2) -> (R,)."""
+    return 0.5 * squared_distances(errors, covariances) + 0.5 * covariances.det().log() + float(np.log(2 * np.pi))
+
+
+def _fit_covariance(pairs: DevPairs) -> tuple[int, float, float]:
+    """The number of the temperature, and the weights of moments and cell in Σ, that have the least mean NLL."""
+    found = []
+    logarithms = torch.tensor([0.0, -2.0], dtype=pairs.errors.dtype)
+    for number in range(len(TEMPERATURES)):
+        moments = pairs.moments[:, number]
+
+        def loss(values: Tensor, moments: Tensor = moments) -> Tensor:
+            return gaussian_nll(pairs.errors, total_covariance(moments, pairs.cells, *values.exp())).mean()
+
+        logarithms = _minimise(loss, logarithms.clamp(min=-8.0))  # from those of the temperature before
+        found.append((float(loss(logarithms)), number, logarithms.exp().tolist()))
+    _, best, (spread, cell) = min(found)
+    return best, spread, cell if cell >= _SMALLEST else 0.0
+
+
+def _features(pairs: DevPairs, number: int) -> Tensor:
+    return torch.stack([pairs.near[:, number], pairs.extent[:, number]], dim=1)
+
+
+def _fit_logistic(features: Tensor, labels: Tensor) -> list[float]:
+    """Constant and weights of a logistic regression, a little ridge on the weights: (R, F), (R,) bool -> F + 1."""
+    mean, deviation = features.mean(0), features.std(0).clamp_min(1e-9)
+    standard, target = (features - mean) / deviation, labels.to(features)
+
+    def loss(weights: Tensor) -> Tensor:
+        logits = weights[0] + standard @ weights[1:]
+        return F.binary_cross_entropy_with_logits(logits, target) + 1e-4 * weights.square().sum()
+
+    best = _minimise(loss, torch.zeros(features.shape[1] + 1, dtype=features.dtype))
+    weights = best[1:] / deviation
+    return [round(value, 6) for value in (float(best[0] - (weights * mean).sum()), *weights.tolist())]
+
+
+def _minimise(loss: Callable[[Tensor], Tensor], start: Tensor) -> Tensor:
+    """The least of a smooth function of a few numbers."""
+    values = start.clone().requires_grad_(True)
+    optimizer = torch.optim.LBFGS([values], max_iter=60, line_search_fn="strong_wolfe")
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        value = loss(values)
+        value.backward()
+        return value
+
+    optimizer.step(closure)
+    return values.detach()
+
+
+def _joined(parts: Sequence[tuple[Told, Tensor]]) -> Told:
+    """Parts put back at their rows."""
+    size = len(parts[0][1])
+    columns = []
+    for field in fields(Told):
+        first = getattr(parts[0][0], field.name)
+        whole = torch.zeros(size, *first.shape[1:], dtype=first.dtype)
+        for told, rows in parts:
+            whole[rows] = getattr(told, field.name)
+        columns.append(whole)
+    return Told(*columns)

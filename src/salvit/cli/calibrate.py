@@ -1,0 +1,59 @@
+"""``salvit calibrate``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+
+def calibrate(
+    checkpoint: Path = typer.Argument(help="A model that `salvit train` wrote."),
+    root: list[str] = typer.Option(
+        [], help="Folder of the model's data set, or NAME=DIR for one of several; those not named are left out."
+    ),
+    out: Path = typer.Option(..., help="The calibrated model (.safetensors); a reliability plot (.png) is put beside."),
+    episodes: int = typer.Option(150, min=1, help="Dev episodes of each data set and kind of keypoints."),
+    overwrite: bool = typer.Option(False, "--overwrite", help="Write over a file that is there."),
+    device: str = typer.Option("auto", help="auto, cpu, cuda or mps."),
+    threads: int = typer.Option(0, min=0, help="Threads; 0: as many as the machine has."),
+) -> None:
+    """Fit what a model says of its own certainty to dev images, and write a new model that says it.
+
+    Covariances, scores and presence then mean what they say; points stay where they were. Report species are refused.
+    """
+    plot = out.with_suffix(".png")
+    if out.suffix != ".safetensors":
+        raise ValueError(f"--out {out}: expected a .safetensors file")
+    if taken := [path for path in (out, plot) if path.exists() and not overwrite]:
+        raise FileExistsError(f"{taken[0]} is there already; --overwrite writes over it")
+    import torch
+    from rich.console import Console
+
+    from salvit.calibrate import calibrate as fit
+    from salvit.calibrate import dev_sources, restrict
+    from salvit.calibration_report import draw_reliability, table_of
+    from salvit.checkpoint import load_checkpoint, save_checkpoint
+    from salvit.cli.progress import track
+    from salvit.cli.train import _roots
+    from salvit.predict import load_trained
+    from salvit.priors import saliency_of_records
+    from salvit.sources import open_problems
+
+    if threads:
+        torch.set_num_threads(threads)
+    saved = load_checkpoint(checkpoint)
+    roots = _roots(root, [data.name for data in saved.recipe.datasets])
+    recipe = restrict(saved.recipe, list(roots))
+    model = load_trained(checkpoint, device=device)
+    sources = dev_sources(recipe, open_problems(recipe, roots), model, saliency_of_records(model), track)
+    result = fit(model, sources, episodes, track=track)
+    save_checkpoint(
+        out, saved.recipe, saved.weights, {}, saved.state, command=saved.command, calibration=result.calibration
+    )
+    draw_reliability(result, plot)
+    console = Console()
+    console.print(table_of(result))
+    console.print("each image is judged by what was fitted on the other half; what is written is fitted on all")
+    console.print(f"model: {out}", highlight=False)
+    console.print(f"plot: {plot}", highlight=False)

@@ -1,0 +1,264 @@
+"""Calibration: a synthetic model of known errors, what is read, and the command from end to end."""
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from salvit.calibrate import (
+    TEMPERATURES,
+    cross_fit,
+    dev_sources,
+    fit,
+    gaussian_nll,
+    is_second_half,
+    judge,
+    pairs_of,
+    restrict,
+    squared_distances,
+    tell,
+)
+from salvit.checkpoint import load_checkpoint, own_weights, save_checkpoint
+from salvit.data.creatures import write_creatures
+from salvit.metrics import squared_mahalanobis
+from salvit.model.certainty import calibrated
+from salvit.model.locator import Located, ScaleOutput, fused_logits
+from salvit.recipes import read_recipe
+from salvit.sources import open_problems
+
+SIDE, INPUT = 8, 80
+
+
+def drawn_pairs(seed, count=20000, temperature=2.0):
+    """Maps of one scale; the true point is drawn from the map at a temperature, and is there by a known chance."""
+    generator = torch.Generator().manual_seed(seed)
+    sharpness = 1 + 5 * torch.rand(count, 1, 1, 1, generator=generator)
+    logits = sharpness * torch.randn(count, 1, SIDE, SIDE, generator=generator)
+    flat = logits.flatten(2)
+    drawn = torch.multinomial((flat[:, 0] / temperature).softmax(-1), 1, generator=generator)  # (R, 1)
+    inside = torch.rand(count, 1, 2, generator=generator) - 0.5
+    cell = INPUT / SIDE
+
+    def centre(cells):
+        return (torch.stack([cells % SIDE, cells // SIDE], -1) + 0.5) * cell - 0.5
+
+    truth, points = centre(drawn) + inside * cell, centre(flat.argmax(-1))
+    own = 2 * torch.randn(count, 1, generator=generator)
+    there = torch.rand(count, 1, generator=generator) < (0.5 * own + 1).sigmoid()
+    found = pairs_of(
+        logits,
+        Located(points, flat.softmax(-1).amax(-1), torch.eye(2).expand(count, 1, 2, 2)),
+        INPUT,
+        torch.tensor([True]),
+        truth=truth,
+        is_there=there,
+        sizes=torch.full((count,), 60.0),
+        is_second=torch.arange(count) % 2 == 1,
+        presence=own,
+    )
+    return replace(found, **{name: getattr(found, name).double() for name in ("moments", "near", "extent", "cells",
+                   "scores", "presence", "errors")})  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return fit(drawn_pairs(0))
+
+
+def test_a_model_whose_errors_are_a_known_mixture_is_calibrated_to_within_a_point(fitted):
+    fresh = drawn_pairs(1)
+    figures = judge(fresh, tell(fresh, fitted))
+    for sigma, share in ((1, 39.3), (2, 86.5), (3, 98.9)):
+        assert figures[f"coverage_{sigma}_sigma"] == pytest.approx(share, abs=1.0)
+    assert figures["score_ece"] < 2 and figures["presence_ece"] < 2
+
+
+def test_the_temperature_that_the_points_were_drawn_at_is_found(fitted):
+    assert fitted.temperature == pytest.approx(2.0, rel=0.2)  # one step of the temperatures tried
+    # at the true temperature the moments are the covariance; Σ differs by the scale that makes 2 σ right
+    assert fitted.spread == pytest.approx(1.0, abs=0.35) and fitted.radii[1] == 2.0
+
+
+def test_temperature_and_bias_of_presence_are_found(fitted):
+    assert fitted.presence[3] == pytest.approx(0.5, abs=0.05)
+    fresh = drawn_pairs(2)
+    told = tell(fresh, fitted).presence
+    assert (told - (0.5 * fresh.presence + 1).sigmoid()).abs().mean() < 0.02
+
+
+def test_a_wrong_temperature_is_not_calibrated(fitted):
+    fresh = drawn_pairs(1)
+    wrong = judge(fresh, tell(fresh, replace(fitted, temperature=TEMPERATURES[0])))
+    assert abs(wrong["coverage_2_sigma"] - 86.5) > 10
+
+
+def test_what_is_judged_was_not_fitted_on():
+    pairs = drawn_pairs(3, count=4000)
+    result = cross_fit(pairs)
+    half = pairs.is_second
+    other = tell(pairs.where(half), fit(pairs.where(~half)))
+    assert torch.equal(result.after.scores[half], other.scores)
+    assert torch.equal(result.after.covariances[half], other.covariances)
+    assert result.calibration == fit(pairs)
+
+
+def test_too_few_pairs_are_refused():
+    with pytest.raises(ValueError, match="take more dev episodes"):
+        cross_fit(drawn_pairs(0, count=150))
+
+
+def test_distances_and_likelihood_equal_those_of_the_metrics():
+    rng = np.random.default_rng(0)
+    errors, root = rng.normal(size=(50, 2)), rng.normal(size=(50, 2, 3))
+    covariances = root @ root.transpose(0, 2, 1)
+    expected = squared_mahalanobis(errors, np.zeros_like(errors), covariances)
+    found = squared_distances(torch.tensor(errors), torch.tensor(covariances))
+    assert np.allclose(found, expected)
+    # a unit Gaussian one away: ½ + log 2π
+    assert gaussian_nll(torch.tensor([[1.0, 0.0]]), torch.eye(2)[None]).item() == pytest.approx(0.5 + np.log(2 * np.pi))
+
+
+def test_a_prediction_is_told_as_the_pairs_were(fitted):
+    """What the fit saw and what ``locate`` says come by two ways; they must be the same."""
+    torch.manual_seed(0)
+    scales = tuple(
+        ScaleOutput(2 * torch.randn(3, 4, s * s), torch.zeros(3, 4, s * s, 2), torch.randn(3, 4, s * s, 2, 3))
+        for s in (2, 4)
+    )
+    located = Located(80 * torch.rand(3, 4, 2), torch.rand(3, 4), torch.eye(2).expand(3, 4, 2, 2).clone())
+    known, own = torch.tensor([True, False, True, True]), torch.randn(3, 4)
+    pairs = pairs_of(
+        fused_logits(scales),
+        located,
+        80,
+        known,
+        truth=torch.zeros(3, 4, 2),
+        is_there=torch.ones(3, 4, dtype=torch.bool),
+        sizes=torch.full((3,), 60.0),
+        is_second=torch.zeros(3, dtype=torch.bool),
+        presence=own,
+    )
+    told = tell(pairs, fitted)
+    said = calibrated(replace(located, presence=own.sigmoid()), scales, fitted, 80, known)
+    torch.testing.assert_close(told.covariances, said.covariances[:, known].flatten(0, 1))
+    torch.testing.assert_close(told.scores, said.scores[:, known].flatten())
+    torch.testing.assert_close(told.presence, said.presence[:, known].flatten())
+
+
+RECIPE = """
+[data]
+name = "creatures"
+unseen = "giraffe"
+dev_species = ["deer"]
+[model]
+preset = "salvit-lite0"
+width = "light"
+saliency = "none"
+input_size = 96
+[model.head]
+channels = 16
+scales = [4, 6]
+[model.encoder]
+token_channels = 48
+vit_channels = 48
+[model.attention]
+heads = 2
+head_channels = 24
+[train]
+views = 1
+"""
+
+
+@pytest.fixture(scope="module")
+def ground(tmp_path_factory):
+    """Drawn creatures, and an untrained model's checkpoint."""
+    from salvit.baselines.build import build_method
+
+    folder = tmp_path_factory.mktemp("calibrate")
+    write_creatures(folder / "data", ("fox", "deer", "giraffe"), 14, 0, size_hw=(120, 160))
+    (folder / "recipe.toml").write_text(RECIPE)
+    recipe = read_recipe(folder / "recipe.toml")
+    torch.manual_seed(0)
+    model = build_method(recipe.model)
+    save_checkpoint(
+        folder / "model.safetensors", recipe, own_weights(model), {}, {"episode": 5}, command="salvit train"
+    )
+    return folder
+
+
+def run(ground, *more):
+    command = [sys.executable, "-m", "salvit", "calibrate", str(ground / "model.safetensors"), "--device", "cpu",
+               "--root", str(ground / "data"), "--episodes", "12", "--threads", "1", *more]  # fmt: skip
+    environment = {**os.environ, "SALVIT_CACHE": str(ground / "cache"), "OMP_NUM_THREADS": "1"}
+    return subprocess.run(command, env=environment, capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def calibrated_file(ground):
+    report = list(ground.glob("data/images/giraffe*.jpg"))
+    assert len(report) == 14
+    for image in report:
+        image.write_bytes(image.read_bytes()[:1000])  # cut: one of a report species that is decoded is an error
+    done = run(ground, "--out", str(ground / "calibrated.safetensors"))
+    assert done.returncode == 0, done.stderr
+    assert "coverage of 2 σ" in done.stdout and "fitted on all" in done.stdout
+    return ground / "calibrated.safetensors"
+
+
+def test_the_command_writes_a_new_model_and_a_plot(ground, calibrated_file):
+    old, new = load_checkpoint(ground / "model.safetensors"), load_checkpoint(calibrated_file)
+    assert old.calibration is None and new.calibration is not None
+    assert new.calibration.fitted_on.startswith("dev of creatures: ")
+    assert new.recipe == old.recipe and new.state == old.state and new.command == old.command
+    assert all(torch.equal(new.weights[name], value) for name, value in old.weights.items())
+    assert calibrated_file.with_suffix(".png").stat().st_size > 10_000
+
+
+def test_a_file_that_is_there_is_not_written_over(ground, calibrated_file):
+    done = run(ground, "--out", str(calibrated_file))
+    assert done.returncode == 1 and "--overwrite" in done.stderr
+
+
+def test_locating_uses_the_calibration_and_leaves_the_points(ground, calibrated_file):
+    from salvit.demo import demo_queries, demo_support
+    from salvit.predict import detect, learn, load
+
+    found = []
+    for path in (ground / "model.safetensors", calibrated_file):
+        detector = load(str(path), device="cpu")
+        found += detect(detector, learn(detector, demo_support()), demo_queries()[:1])
+    plain, told = found
+    np.testing.assert_allclose(plain.points, told.points)
+    assert not np.allclose(plain.covariances, told.covariances) and not np.allclose(plain.scores, told.scores)
+    assert (np.linalg.eigvalsh(told.covariances) > 0).all() and ((told.scores >= 0) & (told.scores <= 1)).all()
+
+
+def problem_of(ground):
+    recipe = read_recipe(ground / "recipe.toml")
+    return recipe, open_problems(recipe, {"creatures": ground / "data"})[0]
+
+
+def test_a_report_species_is_refused(ground, monkeypatch):
+    monkeypatch.setenv("SALVIT_CACHE", str(ground / "cache"))
+    recipe, problem = problem_of(ground)
+    assert all(record.species == "deer" for record in problem.records["dev"])
+    spoilt = replace(problem, records={**problem.records, "dev": problem.records["report"]})
+    with pytest.raises(ValueError, match=r"'giraffe', a report species.*must not be used to calibrate"):
+        dev_sources(recipe, [spoilt], None, None, None)
+
+
+def test_only_data_sets_of_the_model_are_calibrated_on(ground):
+    recipe, _ = problem_of(ground)
+    assert restrict(recipe, ["creatures"]) == recipe
+    for wrong in ([], ["cub"]):
+        with pytest.raises(ValueError, match=r"data sets \(creatures\)"):
+            restrict(recipe, wrong)
+
+
+def test_halves_are_even_and_fixed():
+    halves = [is_second_half(f"{number:05d}.jpg") for number in range(2000)]
+    assert 900 < sum(halves) < 1100 and is_second_half("a.jpg") == is_second_half("a.jpg")
