@@ -6,7 +6,7 @@ Commands hold nobody's own paths: data sets stand in ``$SALVIT_DATA/NAME``, reci
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,36 +81,58 @@ def evaluation_command(
     """The commands that make the same figures again: train (for a checkpoint that knows how), freeze, evaluate."""
     values = listed.values
     part = values.get("part", {})
-    root, unseen = f"--root $SALVIT_DATA/{values['data']}", f"--unseen {values['unseen']}"
+    kinds = [row["kind"] for row in values["episodes"]]
+    whole = part.get("of", {"queries": values["queries"], "episodes": max(map(kinds.count, kinds))})
     name, trained = _named(model)
     commands = [trained] if trained else []
-    commands.append(_freeze_command(listed, root, unseen))
-    more = "".join(f" --{name} {part[name]}" for name in ("episodes", "queries", "kind") if name in part)
-    more += f" --finetune {finetune}" if finetune else ""
+    commands.append(
+        freeze_command(
+            values["data"],
+            values["unseen"],
+            shots=whole.get("shots", values["shots"]),
+            queries=whole["queries"],
+            is_up_to=whole.get("is_up_to", any(len(row["queries"]) < whole["queries"] for row in values["episodes"])),
+            crop=values["crop"],
+            episodes=whole["episodes"],
+            seed=values["seed"],
+        )
+    )
+    more = {name: part[name] for name in ("episodes", "queries", "kind") if name in part}
+    more |= {"finetune": finetune} if finetune else {}
     if listed.occluder is not None:
-        more += f" --occluder {listed.occluder} --occlusion {listed.probability:g}"
+        more |= {"occluder": listed.occluder, "occlusion": f"{listed.probability:g}"}
+    commands.append(evaluate_command(values["data"], values["unseen"], name, more, transductive))
+    return " && ".join(commands)
+
+
+def freeze_command(
+    data: str, unseen: str, *, shots: int, queries: int, is_up_to: bool, crop: str, episodes: int, seed: int
+) -> str:
+    """``salvit data freeze``."""
+    return (
+        f"salvit data freeze {data} --root $SALVIT_DATA/{data} --unseen {unseen} --shots {shots} --queries {queries}"
+        f"{' --up-to' if is_up_to else ''} --crop {crop} --episodes {episodes} --seed {seed} --out list.json"
+    )
+
+
+def evaluate_command(
+    data: str,
+    unseen: str,
+    model: str,
+    options: Mapping[str, object],
+    transductive: TransductiveSettings | None = None,
+) -> str:
+    """``salvit evaluate`` with further options."""
+    more = "".join(f" --{name} {value}" for name, value in options.items())
     if transductive is not None:
         eta = "" if transductive.eta is None else f" --eta {transductive.eta}"
         more += (
             f" --transductive --assignment {transductive.assignment} --selection {transductive.selection}{eta} "
             f"--rounds {transductive.rounds} --kappa {transductive.kappa:g} --protocol {transductive.protocol}"
         )
-    commands.append(
-        f"salvit evaluate --data {values['data']} {root} {unseen} --list list.json --model {name}{more} "
-        "--out predictions.jsonl --result result.json"
-    )
-    return " && ".join(commands)
-
-
-def _freeze_command(listed: FrozenList, root: str, unseen: str) -> str:
-    values = listed.values
-    kinds = [row["kind"] for row in values["episodes"]]
-    whole = values.get("part", {}).get("of", {"queries": values["queries"], "episodes": max(map(kinds.count, kinds))})
-    is_short = whole.get("is_up_to", any(len(row["queries"]) < whole["queries"] for row in values["episodes"]))
     return (
-        f"salvit data freeze {values['data']} {root} {unseen} --shots {whole.get('shots', values['shots'])} "
-        f"--queries {whole['queries']}{' --up-to' if is_short else ''} --crop {values['crop']} "
-        f"--episodes {whole['episodes']} --seed {values['seed']} --out list.json"
+        f"salvit evaluate --data {data} --root $SALVIT_DATA/{data} --unseen {unseen} --list list.json --model {model}"
+        f"{more} --out predictions.jsonl --result result.json"
     )
 
 

@@ -1,5 +1,1 @@
-"""Tables."""
-
-from salvit.tables.readme import animal_pose_table, put_into
-
-__all__ = ["animal_pose_table", "put_into"]
+"""Tables of the paper: its figures as data, our results beside them, and what runs the ones that are missing."""

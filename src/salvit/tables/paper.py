@@ -1,7 +1,7 @@
 """The paper's figures, typed from its LaTeX source: tables of the paper and its supplement, in their order.
 
-Percent, unless a name says otherwise. Where the source holds a row that is commented out, its figures are kept here under
-``…, not printed``: they are the authors' own, but they did not stand behind them in print.
+Percent, unless a name says otherwise. Where the source holds a row that is commented out, its figures are kept here
+under ``…, not printed``: they are the authors' own, but they did not stand behind them in print.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ DEEPFASHION2: dict[tuple[str, int], tuple[Spread | None, Spread]] = {
     ("SalViT (DINO)", 5): ((48.00, 1.31), (0.089, 0.002)),
     ("SalViT (default)", 5): ((50.52, 1.32), (0.087, 0.003)),
 }
-"""Table 3: (method, shots) → PCK@0.1 (None: not reported) and normalised error of novel keypoints. MAML, ProtoNet, WG and
-MetaCloth are quoted there from the MetaCloth paper."""
+"""Table 3: (method, shots) → PCK@0.1 (None: not reported) and normalised error of novel keypoints. MAML, ProtoNet, WG
+and MetaCloth are quoted there from the MetaCloth paper."""
 
 ABLATION: dict[str, tuple[float, float, float, float]] = {
     "DINO with ViT": (44.03, 76.96, 56.11, 66.25),

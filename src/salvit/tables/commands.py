@@ -1,0 +1,56 @@
+"""What would be typed for a line that was not run: its training, and the ways in which a table evaluates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from salvit.provenance import RUN, evaluate_command, freeze_command
+from salvit.tables.rows import Ask, Line, Model, Table
+
+OWN_DATA = {"deepfashion2": "deepfashion2", "toy": "creatures"}
+"""How the names of recipes begin that are not of Animal Pose, and their data sets."""
+
+
+def training_of(model: Model, ask: Ask) -> str:
+    """``salvit train`` for one problem."""
+    own = OWN_DATA.get(model.recipe.partition("-")[0], "animal_pose")
+    changes = (*model.changes, *(() if own == ask.data else (f"data.name={ask.data}",)), f"data.unseen={ask.unseen}")
+    root = "" if ask.data == "creatures" else f" --root $SALVIT_DATA/{ask.data}"
+    settings = " ".join(f"--set {change}" for change in changes)
+    return f"salvit train recipes/{model.recipe}.toml{root} --out {RUN} {settings}"
+
+
+def evaluation_of(ask: Ask, model: str = f"{RUN}/best.safetensors") -> str:
+    """``salvit data freeze`` and ``salvit evaluate`` for one evaluation."""
+    freeze = freeze_command(
+        ask.data,
+        ask.unseen,
+        shots=ask.shots,
+        queries=ask.queries,
+        is_up_to=ask.is_up_to,
+        crop="gt-random",
+        episodes=ask.episodes,
+        seed=ask.seed,
+    )
+    options: Mapping[str, object] = {
+        "queries": ask.first_queries if ask.first_queries != ask.queries else None,
+        "kind": ask.kind,
+        "finetune": ask.finetune or None,
+        "occluder": ask.occluder,
+        "occlusion": f"{ask.hidden / 100:g}" if ask.occluder else None,
+    }
+    given = {name: value for name, value in options.items() if value is not None}
+    return f"{freeze} && {evaluate_command(ask.data, ask.unseen, model, given, ask.transductive)}"
+
+
+def lines_of(table: Table) -> list[Line]:
+    """All lines of ours."""
+    return [line for block in table.blocks for group in block.groups for line in group.lines]
+
+
+def ways_of(table: Table) -> list[Ask]:
+    """The ways in which a table evaluates its models, each once, all for its first problem."""
+    asks = [ask for line in lines_of(table) for cell in line.cells.values() for ask in cell.asks]
+    usual = [ask for ask in asks if ask.failure is None]
+    return list(dict.fromkeys(replace(ask, data=asks[0].data, unseen=asks[0].unseen) for ask in usual))

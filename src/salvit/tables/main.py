@@ -1,0 +1,229 @@
+"""The main table, the compared methods at one small budget, and DeepFashion2."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from salvit.tables import paper
+from salvit.tables.paper import ANIMALS, SETS
+from salvit.tables.rows import LISTS, Ask, Block, Cell, Figure, Group, Line, Metric, Model, Table
+from salvit.transductive import TransductiveSettings
+
+LITE0 = Model("salvit-lite0-light", "animal_pose-lite0")
+DINOV2 = Model("salvit-dinov2-light", "animal_pose-dinov2")
+DEFAULT = Model("main-salvit-default", "main-salvit-default")
+DINO = Model("main-salvit-dino", "main-salvit-dino")
+FULL = "the paper's full setting"
+SET_LABELS = dict(zip(SETS, ("CUB", "NABirds", "AwA"), strict=True))
+PLAIN = Ask(data="", unseen="")
+"""The usual test with one shot; data set and unseen species are filled in by the next three."""
+REFINED = replace(PLAIN, queries=60, episodes=200, transductive=TransductiveSettings())
+"""The test of transduction: 200 episodes of 60 queries."""
+
+
+def animals(
+    ask: Ask = PLAIN, here: Sequence[str] = (), *, species: Sequence[str] = ANIMALS, metric: Metric = "harmonic"
+) -> dict[str, Cell]:
+    """Cells of some unseen species of Animal Pose, each a column, and the mean of all five."""
+    asks = {name: replace(ask, data="animal_pose", unseen=name) for name in ANIMALS}
+    cells = {name: Cell((asks[name],), name in here, metric) for name in species}
+    return {**cells, "mean": Cell(tuple(asks.values()), metric=metric)}
+
+
+def sets(ask: Ask = PLAIN, here: Sequence[str] = (), *, metric: Metric = "harmonic") -> dict[str, Cell]:
+    """Cells of the other data sets."""
+    return {
+        label: Cell((replace(ask, data=name, unseen=LISTS[name]),), name in here, metric)
+        for name, label in SET_LABELS.items()
+    }
+
+
+def everywhere(ask: Ask, here: Sequence[str] = ()) -> dict[str, Cell]:
+    """All columns of the main table."""
+    return {**animals(ask, here), **sets(ask, here)}
+
+
+def by_column(columns: Sequence[str], values: Sequence[float]) -> dict[str, Figure]:
+    """Figures of the paper by column."""
+    return {column: Figure(value) for column, value in zip(columns, values, strict=True)}
+
+
+MAIN_COLUMNS = (*ANIMALS, "mean", *SET_LABELS.values())
+COMPARED = {
+    "ProbIntr": "probintr",
+    "ProtoNet": "protonet",
+    "RelationNet": "relationnet",
+    "WG without attention": "wg-without-attention",
+    "WG": "wg",
+    "FSKD-R": "fskd-r",
+    "FSKD-D": "fskd-d",
+}
+"""Compared methods of the main table, and how their recipes are called."""
+
+
+def _main_block(shots: int) -> Block:
+    plain = replace(PLAIN, shots=shots)
+    groups = [
+        Group((Line(FULL, Model(f"main-{slug}", f"main-{slug}"), everywhere(plain)),), model, _main_paper(model, shots))
+        for model, slug in COMPARED.items()
+    ]
+    some, every = ("cow", "cat", "cub"), (*ANIMALS, "cub")
+    dino_s16, dinov2 = (
+        Model("salvit-dino-s16-light", "animal_pose-dino-s16"),
+        Model("main-salvit-dinov2", "main-salvit-dinov2"),
+    )
+    resnet50, lite0 = (
+        Model("salvit-resnet50-light", "animal_pose-resnet50"),
+        Model("main-salvit-lite0", "main-salvit-lite0"),
+    )
+    groups.append(
+        Group(
+            (
+                Line(FULL, DINO, everywhere(plain)),
+                Line("DINOv2, light", DINOV2, everywhere(plain, some)),
+                Line("DINO ViT-S/16, light", dino_s16, everywhere(plain)),
+                Line("DINOv2, full setting", dinov2, everywhere(plain)),
+            ),
+            "SalViT (DINO)",
+            _main_paper("SalViT (DINO)", shots),
+        )
+    )
+    groups.append(
+        Group(
+            (
+                Line(FULL, DEFAULT, everywhere(plain)),
+                Line("Lite0, light", LITE0, everywhere(plain, every)),
+                Line("ResNet-50, light", resnet50, everywhere(plain)),
+                Line("Lite0, full setting", lite0, everywhere(plain)),
+            ),
+            "SalViT (default)",
+            _main_paper("SalViT (default)", shots),
+        )
+    )
+    refined = replace(REFINED, shots=shots)
+    groups.append(
+        Group(
+            (
+                Line(FULL, DEFAULT, everywhere(refined)),
+                Line("Lite0, light, +T", LITE0, everywhere(refined, every)),
+                Line("DINOv2, light, +T", DINOV2, everywhere(refined, some)),
+            ),
+            "SalViT (default)+T",
+            _main_paper("SalViT (default)+T", shots),
+        )
+    )
+    groups.append(_beside(plain))
+    return Block(f"{shots} shot{'s' if shots > 1 else ''}", MAIN_COLUMNS, tuple(groups))
+
+
+def _beside(plain: Ask) -> Group:
+    """What stands beside SalViT and is not in the paper's table."""
+    vit, none = "ablation-cnn-vit-lite0", "ablation-cnn-only-lite0"
+    return Group(
+        (
+            Line("vanilla ViT on Lite0, light", Model(vit, vit), everywhere(plain, ("cow",))),
+            Line("no block on Lite0, light", Model(none, none), everywhere(plain, ("cow",))),
+            Line("`match` on Lite0, untrained", match("lite0"), everywhere(plain, (*ANIMALS, "cub"))),
+            Line("`match` on DINOv2, untrained", match("dinov2-s14"), everywhere(plain, ANIMALS)),
+        )
+    )
+
+
+def match(backbone: str) -> Model:
+    """Nearest features of a backbone."""
+    return Model(f"match-{backbone}", detector=f"match:{backbone}")
+
+
+def _main_paper(model: str, shots: int) -> dict[str, Figure]:
+    return by_column(MAIN_COLUMNS, paper.MAIN[model, shots])
+
+
+MAIN = Table(
+    "main",
+    "Unseen species",
+    "Table 2",
+    "Harmonic mean of novel and base PCK@0.1; +T lets the 60 queries of an episode help each other.",
+    (_main_block(1), _main_block(5)),
+)
+
+
+def _compared_block(shots: int) -> Block:
+    methods = {
+        "ProbIntr": ("probintr", ()),
+        "ProtoNet": ("protonet", ()),
+        "RelationNet": ("relationnet", ()),
+        "WG without attention": ("weight_generator_without_attention", ()),
+        "WG": ("weight_generator", ()),
+        "FSKD-R": ("fskd", ("train.auxiliary=random",)),
+        "FSKD-D": ("fskd", ()),
+        "SalViT (default)": ("salvit", ()),
+        "MAML": ("maml", ()),
+        "TFA": ("tfa", ()),
+    }
+    species = ("cow", "cat")
+    groups = []
+    for label, (method, changes) in methods.items():
+        name = f"compared-{method.replace('_', '-')}{'-r' if label == 'FSKD-R' else ''}"
+        model = Model(name, "animal_pose-compared", (f"model.method={method}", *changes))
+        cells = animals(replace(PLAIN, shots=shots, episodes=300), species=species)
+        figures = paper.MAIN.get((label, shots))
+        known = {} if figures is None else {name: Figure(figures[ANIMALS.index(name)]) for name in species}
+        shown = {name: cells[name] for name in species}
+        groups.append(
+            Group((Line(f"{label} on Lite0" if known else label, model, shown),), label if known else "", known)
+        )
+    return Block(f"{shots} shot{'s' if shots > 1 else ''}", species, tuple(groups))
+
+
+COMPARED_TABLE = Table(
+    "compared",
+    "Compared methods at one small budget",
+    "ours",
+    "Every method on the same frozen Lite0, the same 2,000 episodes and the same 300 test episodes of each kind. The "
+    "paper trained each for 40,000 on ResNet-50: what can be compared is the order.",
+    (_compared_block(1), _compared_block(5)),
+    "salvit compare recipes/animal_pose-compared.toml --root $SALVIT_DATA/animal_pose --out compared --unseen cow "
+    "--unseen cat && cp compared/compared.json results/",
+)
+
+
+def _fashion_table() -> Table:
+    ask = Ask(data="deepfashion2", unseen="test", kind="novel", finetune=10)
+    slugs = {
+        "MAML": "maml",
+        "ProtoNet": "protonet",
+        "WG": "wg",
+        "FSKD": "fskd",
+        "MetaCloth": "",
+        "SalViT (DINO)": "salvit-dino",
+        "SalViT (default)": "salvit-default",
+    }
+    columns = ("PCK, 1 shot", "NE, 1 shot", "PCK, 5 shots", "NE, 5 shots")
+    groups = []
+    for label, slug in slugs.items():
+        cells: dict[str, Cell] = {}
+        figures: dict[str, Figure] = {}
+        for shots, names in ((1, columns[:2]), (5, columns[2:])):
+            asked = (replace(ask, shots=shots),)
+            cells |= {names[0]: Cell(asked, metric="novel"), names[1]: Cell(asked, metric="ne")}
+            stated = zip(names, paper.DEEPFASHION2[label, shots], strict=True)
+            figures |= {name: Figure(*pair) for name, pair in stated if pair is not None}
+        name = f"deepfashion2-{slug}"
+        groups.append(Group((Line(FULL, Model(name, name), cells),) if slug else (), label, figures))
+    return Table(
+        "deepfashion2",
+        "Clothes of unseen kinds",
+        "Table 3",
+        "Novel keypoints: PCK@0.1 (higher is better) and normalised error NE (lower is better), after 10 steps on each "
+        "episode's supports. MetaCloth is shown, not built.",
+        (Block("", columns, tuple(groups)),),
+    )
+
+
+DEEPFASHION2_TABLE = _fashion_table()
+
+
+def paper_columns(names: Sequence[str], figures: Mapping[str, Sequence[float]], row: str) -> dict[str, Figure]:
+    """A row of the paper's by column; a row that the paper does not have is empty."""
+    return by_column(names, figures[row]) if row in figures else {}

@@ -1,0 +1,258 @@
+"""Runs what tables are missing: train, freeze the list, evaluate, write the result; what is there is not run again.
+
+A run that was stopped goes on where it was: finished results are kept, and an interrupted training resumes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+from salvit.checkpoint import load_checkpoint
+from salvit.data.episodes import EpisodeSettings
+from salvit.data.frozen import FrozenList, freeze, read_frozen, write_frozen
+from salvit.data.occlude import Occluder
+from salvit.data.splits import Problem
+from salvit.evaluate import (
+    EncodedList,
+    Track,
+    encode_list,
+    part_of_list,
+    predict_fine_tuned,
+    predict_list,
+    read_predictions,
+)
+from salvit.model.detector import SalViT
+from salvit.predict import load
+from salvit.priors import saliency_of_records
+from salvit.provenance import about_run, training_command
+from salvit.recipes import Recipe, read_recipe
+from salvit.results import make_result, write_result
+from salvit.score import compare, score
+from salvit.sources import open_problems
+from salvit.spoiled import spoiled
+from salvit.tables.rows import Ask, Model, Table, asks_of
+from salvit.train import Report, train
+from salvit.types import Detector
+
+_EPISODE_SECONDS = {"spatial": 0.4, "flat": 2.0}
+"""A training episode on two cores with the light and with the paper's head, about: to order jobs by size."""
+_QUERY_SECONDS = 0.01
+_ENCODE_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where everything is."""
+
+    data: Path
+    """Holds the data sets, each in a folder of its name."""
+    recipes: Path
+    runs: Path
+    """Trained models, lists and predictions."""
+    results: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One model with one thing unseen, and the evaluations of it that are missing."""
+
+    model: Model
+    asks: tuple[Ask, ...]
+    recipe: Recipe | None
+    """None: the model is not trained."""
+    changes: tuple[str, ...]
+    """Everything that is set beside the recipe file."""
+    train_seconds: float
+    evaluate_seconds: float
+
+    @property
+    def name(self) -> str:
+        """Its folder among the runs."""
+        return f"{self.model.name}-{self.asks[0].data}-{self.asks[0].unseen}"
+
+    @property
+    def seconds(self) -> float:
+        """About how long it takes."""
+        return self.train_seconds + self.evaluate_seconds
+
+
+def plan(
+    tables: Sequence[Table],
+    places: Places,
+    *,
+    is_full: bool = False,
+    models: Collection[str] = (),
+    unseen: Collection[str] = (),
+) -> list[Job]:
+    """Jobs for all results that are missing, the smallest first.
+
+    Args:
+        tables: Which.
+        places: Where results and runs are.
+        is_full: Also what is not meant for this hardware.
+        models: Only these, whether meant for this hardware or not; none: all.
+        unseen: Only with these unseen; none: all.
+    """
+    grouped: dict[tuple[Model, str, str], list[Ask]] = {}
+    for model, ask in asks_of(tables, is_full=is_full or bool(models)):
+        if (models and model.name not in models) or (unseen and ask.unseen not in unseen):
+            continue
+        if not (places.results / f"{ask.name_for(model.name)}.json").exists():
+            grouped.setdefault((model, ask.data, ask.unseen), []).append(ask)
+    jobs = [_job(model, tuple(asks), places) for (model, _, _), asks in grouped.items()]
+    return sorted(jobs, key=lambda job: job.seconds)
+
+
+def _job(model: Model, asks: tuple[Ask, ...], places: Places) -> Job:
+    counts = [ask.episodes * (1 if ask.kind else 2) * (ask.first_queries or ask.queries) for ask in asks]
+    evaluate_seconds = sum(_ENCODE_SECONDS + _QUERY_SECONDS * count for count in counts)
+    if not model.recipe:
+        return Job(model, asks, None, (), 0.0, evaluate_seconds)
+    path = places.recipes / f"{model.recipe}.toml"
+    usual = read_recipe(path)
+    name = () if usual.data.name == asks[0].data else (f"data.name={asks[0].data}",)
+    changes = (*model.changes, *name, f"data.unseen={asks[0].unseen}")
+    recipe = read_recipe(path, changes)
+    job = Job(model, asks, recipe, changes, 0.0, evaluate_seconds)
+    left = recipe.train.episodes - _episodes_done(places.runs / job.name)
+    return replace(job, train_seconds=max(left, 0) * _EPISODE_SECONDS[recipe.model.head.kind])
+
+
+def _episodes_done(folder: Path) -> int:
+    last = folder / "last.safetensors"
+    return int(load_checkpoint(last).state["episode"]) if last.exists() else 0
+
+
+def run_job(
+    job: Job,
+    places: Places,
+    paper: dict[str, float],
+    *,
+    device: str,
+    track: Track,
+    report: Report,
+    done: Callable[[str, dict[str, Any]], None],
+) -> None:
+    """Train, then evaluate; ``done`` is told each result's name and what it says.
+
+    Args:
+        job: What.
+        places: Where.
+        paper: The paper's figure, by result name.
+        device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
+        track: Shows progress.
+        report: Is told of each training episode.
+        done: Is called after each result.
+    """
+    recipe = job.recipe or Recipe()
+    if job.recipe is None:
+        changed = replace(recipe.data, name=job.asks[0].data, unseen=job.asks[0].unseen)
+        recipe = replace(recipe, data=changed)
+    roots = {data.name: places.data / data.name for data in recipe.datasets}
+    roots = {name: root for name, root in roots.items() if name != "creatures" or root.exists()}
+    problems = open_problems(recipe, roots)
+    model = job.model.detector
+    if job.recipe is not None:
+        command = training_command(places.recipes / f"{job.model.recipe}.toml", recipe, roots, job.changes)
+        model = str(_trained(recipe, problems, places.runs / job.name, command, device, track, report))
+    detector = load(model, device=device)
+    evaluation = _Evaluation(job, places, problems[0], detector, model, track)
+    for ask in job.asks:
+        name = ask.name_for(job.model.name)
+        result = evaluation.measure(ask, name, paper.get(name))
+        write_result(result, places.results / f"{name}.json")
+        done(name, result)
+
+
+def _trained(
+    recipe: Recipe,
+    problems: Sequence[Problem],
+    folder: Path,
+    command: str,
+    device: str,
+    track: Track,
+    report: Report,
+) -> Path:
+    """The best model on dev; an interrupted training goes on, a finished one is only used."""
+    last, best = folder / "last.safetensors", folder / "best.safetensors"
+    if last.exists():
+        saved = load_checkpoint(last)
+        if saved.recipe == recipe and saved.state["episode"] >= recipe.train.episodes:
+            return best if best.exists() else last
+    from lightning_fabric import Fabric
+
+    fabric = Fabric(accelerator=device, devices=1, precision=recipe.train.precision)
+    return train(recipe, problems, folder, fabric, resume=last.exists(), command=command, track=track, report=report)
+
+
+class _Evaluation:
+    """All evaluations of one model on one problem; pictures that two of them share are encoded once."""
+
+    def __init__(
+        self, job: Job, places: Places, problem: Problem, detector: Detector, loaded: str, track: Track
+    ) -> None:
+        self._job, self._places, self._problem = job, places, problem
+        self._detector, self._loaded, self._track = detector, loaded, track
+        self._saliency_of = saliency_of_records(detector)
+        self._known: EncodedList | None = None
+
+    def measure(self, ask: Ask, name: str, paper: float | None) -> dict[str, Any]:
+        """Predict to a file, score it."""
+        listed = self._listed(ask)
+        about = about_run(self._detector, listed, ask.finetune, ask.transductive, model=self._loaded)
+        about |= {"model": self._job.model.name + ("+T" if ask.transductive is not None else ""), "paper": paper}
+        if self._job.recipe is not None:
+            about["protocol"]["training_episodes"] = self._job.recipe.train.episodes
+        if ask.failure is not None:
+            about["protocol"]["failure"] = list(ask.failure)
+            about["command"] = f"salvit tables failures --run --root $SALVIT_DATA --model {self._job.model.name}"
+        predictions = self._places.runs / self._job.name / "predictions" / f"{name}.jsonl"
+        self._predict(ask, listed, about, predictions)
+        made = read_predictions(predictions)
+        return make_result(made.about, score(compare(made, listed)), listed.hash)
+
+    def _predict(self, ask: Ask, listed: FrozenList, about: dict[str, Any], path: Path) -> None:
+        detector, shown = self._detector, {"saliency_of": self._saliency_of, "track": self._track}
+        if ask.finetune:
+            if not isinstance(detector, SalViT):
+                raise ValueError(f"{detector.name} has no weights of its own to fine-tune")
+            predict_fine_tuned(detector, listed, ask.finetune, about, path, **shown)  # type: ignore[arg-type]
+            return
+        if ask.failure is not None:
+            if not isinstance(detector, SalViT) or not detector.wants_saliency:
+                raise ValueError(f"{detector.name} uses no saliency that could fail")
+            detector = spoiled(detector, *ask.failure)
+            encoded = encode_list(detector, listed, **shown)  # type: ignore[arg-type]
+        else:
+            encoded = self._known = encode_list(detector, listed, known=self._known, **shown)  # type: ignore[arg-type]
+        predict_list(detector, listed, encoded, about, path, transductive=ask.transductive, track=self._track)
+
+    def _listed(self, ask: Ask) -> FrozenList:
+        """The frozen list, drawn where it is not there yet, or the part of it that is asked for."""
+        name = f"{ask.data}-{ask.problem}-{ask.shots}shot-{ask.queries}q-{ask.episodes}"
+        path = self._places.runs / "lists" / f"{name}.json"
+        if not path.exists():
+            settings = EpisodeSettings(shots=ask.shots, queries=ask.queries, is_up_to=ask.is_up_to)
+            partial = path.with_suffix(f".{os.getpid()}.part")
+            write_frozen(freeze(self._problem, settings, episodes=ask.episodes, seed=ask.seed), partial, overwrite=True)
+            os.replace(partial, path)
+        occluder = cast("Occluder | None", ask.occluder)
+        listed = read_frozen(
+            path, self._problem, purpose="report", occluder=occluder, probability=ask.hidden / 100 if occluder else 0.0
+        )
+        return part_of_list(listed, queries=ask.first_queries, kind=ask.kind)
+
+
+def paper_figures(tables: Sequence[Table]) -> dict[str, float]:
+    """The paper's figure by result name, where a cell is one evaluation of harmonic means."""
+    found: dict[str, float] = {}
+    for group in (group for table in tables for block in table.blocks for group in block.groups):
+        for line in group.lines:
+            for column, cell in line.cells.items():
+                if column in group.paper and len(cell.asks) == 1 and cell.metric == "harmonic":
+                    found.setdefault(cell.asks[0].name_for(line.model.name), group.paper[column].value)
+    return found
