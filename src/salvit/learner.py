@@ -5,6 +5,7 @@ Letters: Q queries · M keypoints, auxiliary ones too · P pairs of them that co
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 from salvit.episode_tensors import EpisodeTensors
 from salvit.masked_views import MaskedQueries
 from salvit.model.detector import EpisodeOutput, SalViT
-from salvit.model.encoder import EncoderInput
+from salvit.model.encoder import EncoderInput, EncoderOutput
 from salvit.model.losses import (
     feature_alignment,
     maximum_mean_discrepancy,
@@ -23,7 +24,22 @@ from salvit.model.losses import (
     reconstruction_loss,
 )
 from salvit.model.morphology import exponent_regulariser
+from salvit.model.prototypes import prototypes
 from salvit.recipes import TrainSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Pairs of picture and keypoint that a step has looked at."""
+
+    points: Tensor
+    """(1, P, 2) the true places."""
+    valid: Tensor
+    """(1, P) the keypoint is there to be seen."""
+    is_real: Tensor
+    """(1, P) it is no auxiliary one."""
+    tells_presence: Tensor
+    """(1, P) the pair counts for the loss of presence."""
 
 
 def wanted_pairs(episode: EpisodeTensors) -> Tensor:
@@ -35,30 +51,72 @@ def wanted_pairs(episode: EpisodeTensors) -> Tensor:
 def episode_losses(
     output: EpisodeOutput, episode: EpisodeTensors, model: SalViT, settings: TrainSettings
 ) -> dict[str, Tensor]:
-    """The terms of L = λ1 L_ms + w L_ms^aux + λ2 L_reg (paper Eq. 11; auxiliary keypoints after FSKD) and their sum.
-
-    Where the model has a presence logit, its loss is added (ours).
+    """The terms of :func:`total_loss` where the episode's queries were looked at with its prototypes.
 
     ``output`` is that of :func:`wanted_pairs` alone.
     """
-    n, wanted = episode.num_real, wanted_pairs(episode)
-    points, valid = episode.query_points[wanted][None], episode.valid[wanted][None]  # (1, P, 2), (1, P)
-    is_real = (torch.arange(wanted.shape[1], device=wanted.device) < n).expand_as(wanted)[wanted][None]  # (1, P)
-    terms = {"main": multi_scale_loss(output.scales, points, valid & is_real, model.input_size)}
+    wanted = wanted_pairs(episode)
+    is_real = (torch.arange(wanted.shape[1], device=wanted.device) < episode.num_real).expand_as(wanted)[wanted][None]
+    pairs = Pairs(episode.query_points[wanted][None], episode.valid[wanted][None], is_real, is_real)
+    return total_loss(output, pairs, model, settings)
+
+
+def total_loss(output: EpisodeOutput, pairs: Pairs, model: SalViT, settings: TrainSettings) -> dict[str, Tensor]:
+    """The terms of L = λ1 L_ms + w L_ms^aux + λ2 L_reg (paper Eq. 11; auxiliary keypoints after FSKD) and their sum.
+
+    Where the model has a presence logit, its loss is added (ours).
+    """
+    terms = {"main": multi_scale_loss(output.scales, pairs.points, pairs.valid & pairs.is_real, model.input_size)}
     total = settings.lambdas[0] * terms["main"]
-    if episode.valid.shape[1] > n:
-        terms["auxiliary"] = multi_scale_loss(output.scales, points, valid & ~is_real, model.input_size)
+    if not pairs.is_real.all():
+        auxiliary = pairs.valid & ~pairs.is_real
+        terms["auxiliary"] = multi_scale_loss(output.scales, pairs.points, auxiliary, model.input_size)
         total = total + settings.auxiliary_weight * terms["auxiliary"]
     if output.exponents is not None:
         morphology = model.settings.morphology
         terms["regulariser"] = exponent_regulariser(output.exponents, morphology.centre, morphology.interval)
         total = total + settings.lambdas[1] * terms["regulariser"]
     if output.presence is not None:
-        terms["presence"] = presence_loss(output.presence, valid, is_real)
+        terms["presence"] = presence_loss(output.presence, pairs.valid, pairs.tells_presence)
         total = total + settings.presence_weight * terms["presence"]
-    for name, term in model.own_losses(output, points, valid).items():
+    for name, term in model.own_losses(output, pairs.points, pairs.valid).items():
         terms[name], total = term, total + term
     return {**terms, "loss": total}
+
+
+def all_ways(episode: EpisodeTensors, query: EncoderInput, model: SalViT) -> tuple[EpisodeOutput, Pairs]:
+    """Look at every picture of an episode with the prototypes of every other, beside the episode's own way (ours).
+
+    An episode of K supports and Q queries so gives (K + Q)(K + Q − 1) ways from picture to picture, where its own has
+    Q, for the encoding of the same pictures. Only the episode's own way tells of presence.
+    Letters: I = K + Q pictures · M keypoints, auxiliary ones too.
+    """
+    shots, device = len(episode.support_mask), episode.valid.device
+    encoded: EncoderOutput = model.encoder(_joined(episode.support, query))
+    points = torch.cat([episode.support_points, episode.query_points])  # (I, M, 2)
+    shown = torch.cat([episode.support_mask, episode.valid])  # (I, M)
+    vectors = model.represent(encoded.features, points)  # (I, M, D)
+    together = prototypes(vectors[:shots], episode.support_mask)
+    kept = torch.cat([together[None], vectors])  # (1 + I, M, D): of the supports together, then of each picture
+    own = wanted_pairs(episode)
+    own = torch.cat([own.new_zeros(shots, own.shape[1]), own])  # (I, M)
+    is_other = ~torch.eye(len(shown), dtype=torch.bool, device=device)
+    others = shown[:, None] & shown[None] & is_other[..., None]  # (I seen, I marked, M)
+    asked = torch.cat([own[:, None], others], dim=1)  # (I, 1 + I, M)
+    described = model.descriptor(encoded.features, kept.flatten(0, 1), asked.flatten(1))
+    output = EpisodeOutput(
+        model.locator(described), encoded.exponents, encoded.features[shots:], presence=model.presence(described)
+    )
+    is_real = (torch.arange(shown.shape[1], device=device) < episode.num_real).expand_as(asked)
+    is_own = torch.zeros_like(asked)
+    is_own[:, 0] = True
+    looked = Pairs(
+        points[:, None].expand(*asked.shape, 2)[asked][None],
+        shown[:, None].expand_as(asked)[asked][None],
+        is_real[asked][None],
+        (is_real & is_own)[asked][None],
+    )
+    return output, looked
 
 
 class Learner(nn.Module):
@@ -76,9 +134,14 @@ class Learner(nn.Module):
         """The terms of L = λ1 L_ms^occ + λ2 L_reg + λ3 L_aln (paper Sec. 3.3) and their sum, ``loss``."""
         episode = unflat(num_real, parts)
         shown = episode.query if episode.masked is None else episode.masked.query
-        output = self._look(episode, shown)
-        terms = episode_losses(output, episode, self.model, self._settings)
-        if episode.masked is not None and self._settings.masking.alignment != "none":
+        is_aligned = episode.masked is not None and self._settings.masking.alignment != "none"
+        if self._settings.all_ways:
+            terms = total_loss(*all_ways(episode, shown, self.model), self.model, self._settings)
+            output = self._look(episode, shown) if is_aligned else None
+        else:
+            output = self._look(episode, shown)
+            terms = episode_losses(output, episode, self.model, self._settings)
+        if is_aligned and episode.masked is not None and output is not None:
             terms["alignment"] = self._alignment(episode, episode.masked, output)
             terms["loss"] = terms["loss"] + self._settings.lambdas[2] * terms["alignment"]
         return terms
@@ -115,6 +178,14 @@ class Learner(nn.Module):
         if masking.alignment == "mmd":
             return maximum_mean_discrepancy(features, output.query_features)
         return feature_alignment(features, output.query_features, order=1 if masking.alignment == "l1" else 2)
+
+
+def _joined(first: EncoderInput, second: EncoderInput) -> EncoderInput:
+    """Two batches as one."""
+    parts = [(getattr(first, name), getattr(second, name)) for name in ("raw", "images", "saliency")]
+    raw, images, saliency = (None if pair[0] is None or pair[1] is None else torch.cat(pair) for pair in parts)
+    assert raw is not None
+    return EncoderInput(raw, images, saliency)
 
 
 def flat(episode: EpisodeTensors) -> tuple[Any, ...]:

@@ -108,6 +108,8 @@ class TrainSettings:
     """Weight of the localisation loss of auxiliary keypoints."""
     pairs: int | None = None
     """At most so many pairs of query and keypoint a step, drawn anew for each episode; None: all that are valid."""
+    all_ways: bool = False
+    """Ours: every picture of an episode is also a support of every other; cheap with ``head.kind = "dynamic"``."""
     presence_weight: float = 0.1
     """Weight of the presence loss, where the model has such a branch."""
     absent_pairs: float = 0.25

@@ -84,6 +84,8 @@ def train(
         raise ValueError(f"precision {settings.precision!r} is not safe on a CPU; use '32-true'")
     if (folder / "last.safetensors").exists() and not resume:
         raise FileExistsError(f"{folder} holds a run already; --resume goes on with it, or choose another folder")
+    if settings.all_ways and recipe.model.method != "salvit":
+        raise ValueError(f"train.all_ways is for salvit; {recipe.model.method} looks at its queries in its own way")
     torch.manual_seed(settings.seed)
     model = build_method(recipe.model, backbone_weights).to(fabric.device)
     check_masking(model, settings.masking)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from salvit.backbones import Backbone, build_backbone
 from salvit.model.detector import SalViT
+from salvit.model.dynamic import DynamicDescriptor, DynamicLocator
 from salvit.model.encoder import Encoder
 from salvit.model.locator import Locator
 from salvit.model.modulation import DescriptorNet
@@ -51,12 +52,15 @@ def build_trunk(settings: ModelSettings, backbone_weights: str | Path | None = "
 
 def build_head(
     settings: ModelSettings, encoder: Encoder
-) -> tuple[DescriptorNet | SpatialDescriptor, Locator | SpatialLocator]:
+) -> tuple[DescriptorNet | SpatialDescriptor | DynamicDescriptor, Locator | SpatialLocator | DynamicLocator]:
     """Descriptor net and localisation net for an encoder's features."""
     head = settings.head
     if head.kind == "spatial":
         spatial = SpatialDescriptor(encoder.channels, encoder.grid_hw, head.channels)
         return spatial, SpatialLocator(head.channels, head.scales, head.latent, has_presence=head.presence)
+    if head.kind == "dynamic":
+        dynamic = DynamicDescriptor(encoder.channels, encoder.grid_hw, head.channels, head.scales, head.latent)
+        return dynamic, DynamicLocator(head.scales, head.latent, has_presence=head.presence)
     flat = DescriptorNet(
         encoder.channels, encoder.grid_hw, head.channels, head.descriptor_channels, head.descriptor_side
     )

@@ -23,6 +23,7 @@ from salvit.backbones.batch_norm import set_batch_norm
 from salvit.backbones.files import hash_weights
 from salvit.geometry import MEAN_COLOUR, input_to_grid, is_inside
 from salvit.model.certainty import Calibration, calibrated
+from salvit.model.dynamic import DynamicDescriptor, DynamicLocator
 from salvit.model.encoder import Encoder, EncoderInput, EncoderOutput
 from salvit.model.locator import Located, Locator, ScaleOutput, decode, decode_agreed
 from salvit.model.modulation import DescriptorNet
@@ -59,8 +60,8 @@ class SalViT(nn.Module):
         settings: ModelSettings,
         backbone: Backbone,
         encoder: Encoder,
-        descriptor: DescriptorNet | SpatialDescriptor,
-        locator: Locator | SpatialLocator,
+        descriptor: DescriptorNet | SpatialDescriptor | DynamicDescriptor,
+        locator: Locator | SpatialLocator | DynamicLocator,
     ) -> None:
         super().__init__()
         self.settings, self.name, self.input_size = settings, settings.name, settings.input_size
@@ -100,11 +101,15 @@ class SalViT(nn.Module):
     def find(self, prototypes: Tensor, features: Tensor, known: Tensor | None = None) -> Located:
         """What :meth:`search` says, :meth:`concluded <conclude>`; ``known`` (N,): keypoints that some example has."""
         described = self.descriptor(features, prototypes)
-        logits = self._presence(described)
+        logits = self.presence(described)
         if self.settings.head.decoding == "agreed" or self.calibration is not None:
             return self.conclude(self.locator(described), logits, known)
         located = self.locator.locate(described, self.input_size)  # only the winning cells matter
         return located if logits is None else replace(located, presence=logits.sigmoid())
+
+    def presence(self, described: Tensor) -> Tensor | None:
+        """Logits that keypoints are there to be seen, from what the descriptor gives; None: no such branch."""
+        return None if isinstance(self.locator, Locator) else self.locator.presence(described)
 
     def conclude(
         self, scales: tuple[ScaleOutput, ...], presence: Tensor | None = None, known: Tensor | None = None
@@ -138,7 +143,7 @@ class SalViT(nn.Module):
         exponents = None
         if marked.exponents is not None and asked.exponents is not None:
             exponents = torch.cat([marked.exponents, asked.exponents])  # (K + Q, T)
-        return EpisodeOutput(self.locator(described), exponents, asked.features, presence=self._presence(described))
+        return EpisodeOutput(self.locator(described), exponents, asked.features, presence=self.presence(described))
 
     def own_losses(self, output: EpisodeOutput, points_input: Tensor, valid: Tensor) -> dict[str, Tensor]:
         """Further terms of a compared method, weighted, for true points (1, P, 2), valid (1, P); SalViT has none."""
@@ -276,9 +281,6 @@ class SalViT(nn.Module):
             mask[k, columns] = np.asarray(example.visible, dtype=bool) & inside
         points = np.where(mask[..., None], points, 0.0)
         return names, torch.from_numpy(points), torch.from_numpy(mask)
-
-    def _presence(self, described: Tensor) -> Tensor | None:
-        return self.locator.presence(described) if isinstance(self.locator, SpatialLocator) else None
 
     def _prototypes(self, pack: Pack) -> Tensor:
         return prototypes(pack.vectors.to(self.device), pack.mask.to(self.device))

@@ -13,7 +13,7 @@ Mask = Literal["soft", "hard", "none"]
 Position = Literal["relative", "bias", "absolute", "none"]
 Morphology = Literal["learned", "fixed", "off"]
 Join = Literal["both", "raw", "vit"]
-HeadKind = Literal["flat", "spatial"]
+HeadKind = Literal["flat", "spatial", "dynamic"]
 Decoding = Literal["mean", "agreed"]
 Provider = Literal["attentiveness", "rbd", "learned", "spectral_residual", "onnx", "files", "none"]
 
@@ -109,7 +109,8 @@ class HeadSettings:
     """Pooling, descriptor net and localisation net (paper Sec. 3.3)."""
 
     kind: HeadKind = "flat"
-    """``flat``: the paper's, whose descriptor is one vector; ``spatial``: ours, which keeps the map (spatial.py)."""
+    """``flat``: the paper's, whose descriptor is one vector; ``spatial``: ours, which keeps the map (spatial.py);
+    ``dynamic``: ours, whose weights are made from the prototype (dynamic.py)."""
     pooling_sigma: float = 14.0
     """ξ in pixels of a 384 px input; scaled with the input."""
     channels: int = 256
@@ -122,15 +123,15 @@ class HeadSettings:
     latent: int = 3
     """d_v: columns of the latent covariance."""
     presence: bool = False
-    """``spatial`` only, ours: a logit that the keypoint is there to be seen, learnt from pairs where it is not."""
+    """Ours, not with ``flat``: a logit that the keypoint is there to be seen, learnt from pairs where it is not."""
     decoding: Decoding = "mean"
     """``mean`` of the scales' winners (the paper's); ``agreed``: ours, the scales first agree on a place."""
 
     def __post_init__(self) -> None:
         if not self.scales or min(self.scales) < 1:
             raise ValueError(f"head.scales must be one or more positive sizes, got {self.scales}")
-        if self.presence and self.kind != "spatial":
-            raise ValueError("head.presence needs head.kind = 'spatial'")
+        if self.presence and self.kind == "flat":
+            raise ValueError("head.presence needs head.kind = 'spatial' or 'dynamic'")
         if self.latent < 2:
             raise ValueError(f"head.latent must be at least 2, or a precision matrix has no inverse; got {self.latent}")
 
@@ -160,7 +161,7 @@ class ModelSettings:
             raise ValueError("model.reweight is for a compared method (model.method) that has a saliency")
 
 
-HeadWidth = Literal["paper", "narrow", "light"]
+HeadWidth = Literal["paper", "narrow", "light", "swift"]
 
 
 def narrow(settings: ModelSettings) -> ModelSettings:
@@ -183,13 +184,21 @@ def light(settings: ModelSettings) -> ModelSettings:
     )
 
 
+def swift(settings: ModelSettings) -> ModelSettings:
+    """:func:`light` with the dynamic head, which learns more from an episode (``train.all_ways``)."""
+    slim = light(settings)
+    return replace(slim, head=replace(slim.head, kind="dynamic", channels=128))
+
+
 def with_width(settings: ModelSettings, width: HeadWidth) -> ModelSettings:
-    """The settings at a width: the paper's, narrow, or light."""
+    """The settings at a width: the paper's, narrow, light, or swift."""
     match width:
         case "narrow":
             return narrow(settings)
         case "light":
             return light(settings)
+        case "swift":
+            return swift(settings)
     return settings
 
 

@@ -1,0 +1,74 @@
+from dataclasses import replace
+
+import pytest
+import torch
+
+from salvit.episode_tensors import EpisodeTensors
+from salvit.learner import Learner, all_ways, flat, total_loss
+from salvit.model.build import build_model
+from salvit.model.encoder import EncoderInput
+from salvit.model.settings import preset
+from salvit.recipes import TrainSettings
+
+
+@pytest.fixture(scope="module")
+def model():
+    torch.manual_seed(0)
+    settings = replace(preset("salvit-lite0", "swift"), input_size=128, saliency="none")
+    return build_model(settings, None)
+
+
+@pytest.fixture
+def episode(model):
+    """Two supports, two queries, three keypoints of which the last is auxiliary; the second is missing here and there."""
+    torch.manual_seed(1)
+    channels, side = model.backbone.channels, 8
+    support, query = (EncoderInput(torch.randn(2, channels, side, side)) for _ in range(2))
+    points = torch.rand(2, 2, 3, 2) * 127
+    mask = torch.tensor([[True, True, True], [True, False, False]])
+    valid = torch.tensor([[True, False, True], [True, True, False]])
+    return EpisodeTensors(support, points[0], mask, query, points[1], valid, 2, torch.tensor([60.0, 60.0]))
+
+
+def test_all_ways_count_every_pair_of_different_pictures_and_the_episodes_own(model, episode):
+    _, pairs = all_ways(episode, episode.query, model)
+    shown = torch.cat([episode.support_mask, episode.valid]).int()
+    others = int(shown.sum(0).square().sum() - shown.sum())  # of each keypoint: pictures × other pictures
+    assert pairs.points.shape[1] == others + int(episode.valid.sum())
+    assert bool(pairs.valid.all()) and int(pairs.tells_presence.sum()) == 3  # own, real
+
+
+def test_the_episodes_own_way_says_the_same_as_the_plain_one(model, episode):
+    output, pairs = all_ways(episode, episode.query, model)
+    plain = model(episode.support, episode.support_points, episode.support_mask, episode.query, episode.valid)
+    own = torch.zeros_like(pairs.valid)
+    firsts = 0
+    # own pairs of a query come before its other ones; pictures follow each other, supports first
+    shown = torch.cat([episode.support_mask, episode.valid])
+    wanted = []
+    for picture, row in enumerate(shown):
+        others = sum(int((row & shown[other]).sum()) for other in range(4) if other != picture)
+        mine = int(row.sum()) if picture >= 2 else 0
+        wanted += list(range(firsts, firsts + mine))
+        firsts += mine + others
+    own[0, wanted] = True
+    for one, two in zip(output.scales, plain.scales, strict=True):
+        assert torch.allclose(one.logits[own], two.logits[0], atol=1e-4)
+
+
+def test_absent_pairs_tell_of_presence_alone(model, episode):
+    wanted = episode.valid.clone()
+    wanted[0, 1] = True
+    output, pairs = all_ways(replace(episode, wanted=wanted), episode.query, model)
+    assert int((~pairs.valid).sum()) == 1 and bool(pairs.tells_presence[~pairs.valid].all())
+    terms = total_loss(output, pairs, model, TrainSettings())
+    assert set(terms) == {"main", "auxiliary", "presence", "loss"}
+
+
+def test_a_step_in_all_ways_gives_every_part_a_gradient(model, episode):
+    learner = Learner(model, TrainSettings(all_ways=True)).train()
+    learner(*flat(episode))["loss"].backward()
+    parts = {name: value for name, value in model.named_parameters() if value.requires_grad}
+    unused = {name for name, value in parts.items() if value.grad is None}
+    assert all("morphology" in name or "encoder.embedding" in name for name in unused)  # there is no saliency to shape
+    model.zero_grad(set_to_none=True)
