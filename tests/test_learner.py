@@ -20,7 +20,7 @@ def model():
 
 @pytest.fixture
 def episode(model):
-    """Two supports, two queries, three keypoints of which the last is auxiliary; the second is missing here and there."""
+    """Two supports, two queries, three keypoints of which the last is auxiliary; the second is missing at times."""
     torch.manual_seed(1)
     channels, side = model.backbone.channels, 8
     support, query = (EncoderInput(torch.randn(2, channels, side, side)) for _ in range(2))
