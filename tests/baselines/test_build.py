@@ -23,11 +23,11 @@ from salvit.recipes import TrainSettings, read_recipe
 from salvit.types import Example
 
 ROOT = Path(__file__).parents[2]
-CASES = [*((name, "flat") for name in METHODS), *((name, "spatial") for name in ("protonet", "maml", "tfa"))]
+CASES = [*((name, "flat") for name in METHODS), *((name, "spatial") for name in ("protonet", "fskd", "maml", "tfa"))]
 """Every method with the paper's head; with the spatial one, or its decoding, those that it makes a difference to."""
 
 
-def learn_by_heart(model, episode, steps=200):
+def learn_by_heart(model, episode, steps=400):
     """Steps of the real learner until the episode is known."""
     support, points, mask, query = episode.tensors(model)
     shown = EpisodeTensors(

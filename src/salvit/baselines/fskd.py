@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -27,7 +28,8 @@ from salvit.model.locator import Locator, ScaleOutput, at_cell, grid_target
 from salvit.model.losses import masked_mean
 from salvit.model.modulation import modulate
 from salvit.model.prototypes import prototypes as prototypes_of
-from salvit.model.settings import ModelSettings
+from salvit.model.settings import HeadSettings, ModelSettings
+from salvit.model.spatial import SpatialDescriptor, SpatialLocator
 
 JOINT_WEIGHT = 0.5
 """Of the loss of triplets."""
@@ -40,31 +42,59 @@ class DescribedEpisode(EpisodeOutput):
     """What the loss of triplets needs as well."""
 
     descriptors: Tensor
-    """(Q, N, L), or (1, P, L) of wanted pairs."""
+    """(Q, N, L), or (1, P, L) of wanted pairs; of maps their mean."""
     query_of: Tensor
     """(P,) the query that each wanted pair belongs to."""
 
 
-class FSKD(Method):
-    """Modulate, describe by strided 3×3 convolutions, locate on three grids.
+class StridedDescriptor(nn.Module):
+    """Modulate, then 3×3 convolutions of stride 2 until the map is small, flattened.
 
     Choice: twice ``head.channels`` between the layers and ``head.descriptor_channels`` after the last (512 and 1024 at
-    the paper's width). Offsets pass a tanh, as in SalViT's locator, which this is.
+    the paper's width).
+    """
+
+    def __init__(self, channels_in: int, side: int, head: HeadSettings) -> None:
+        super().__init__()
+        steps = 0
+        while side > head.descriptor_side or steps == 0:
+            steps, side = steps + 1, (side + 1) // 2
+        widths = [channels_in] + [2 * head.channels] * (steps - 1) + [head.descriptor_channels]
+        self.layers = nn.ModuleList(
+            nn.Conv2d(before, after, kernel_size=3, stride=2, padding=1) for before, after in pairwise(widths)
+        )
+        self.channels = head.descriptor_channels * side**2
+
+    def forward(self, features: Tensor, prototypes: Tensor, wanted: Tensor | None = None) -> Tensor:
+        """Features (Q, D, H, W) and prototypes (N, D) to descriptors (Q, N, L), or (1, P, L) of wanted pairs."""
+        if wanted is None:
+            hidden, shape = modulate(features, prototypes).flatten(0, 1), (len(features), len(prototypes))
+        else:
+            query, keypoint = wanted.nonzero().T
+            hidden, shape = features[query] * prototypes[keypoint, :, None, None], (1, len(query))
+        for layer in self.layers:
+            hidden = F.relu(layer(hidden))
+        return hidden.reshape(*shape, -1)
+
+
+class FSKD(Method):
+    """Modulate, describe, locate on three grids.
+
+    Offsets pass a tanh, as in SalViT's locator, which this is. Choice: with ``head.kind = "spatial"`` the maps are
+    described and located as SalViT's are then, so that at a small budget two methods are compared and not two heads.
     """
 
     def __init__(self, settings: ModelSettings, backbone: Backbone) -> None:
         super().__init__(settings, backbone, DistinctEncoder(settings, backbone))
-        head, side, steps = settings.head, self.encoder.grid_hw[0], 0
-        while side > head.descriptor_side or steps == 0:
-            steps, side = steps + 1, (side + 1) // 2
-        widths = [self.encoder.channels - 1] + [2 * head.channels] * (steps - 1) + [head.descriptor_channels]
-        self.describe = nn.ModuleList(
-            nn.Conv2d(before, after, kernel_size=3, stride=2, padding=1) for before, after in pairwise(widths)
-        )
-        length = head.descriptor_channels * side**2
-        self.localise = Locator(length, head.scales, head.latent)
-        self.triplets = nn.Linear(3 * length, len(head.scales) * 6 * 3 * head.latent)
-        self._widest = widths[0]
+        head, channels, grid_hw = self.settings.head, self.encoder.channels - 1, self.encoder.grid_hw
+        if head.kind == "spatial":
+            self.descriptor = SpatialDescriptor(channels, grid_hw, head.channels)
+            self.locator = SpatialLocator(head.channels, head.scales, head.latent)
+        else:
+            strided: Any = StridedDescriptor(channels, grid_hw[0], head)
+            self.descriptor, self.locator = strided, Locator(strided.channels, head.scales, head.latent)
+            self._widest = channels
+        self.triplets = nn.Linear(3 * self.descriptor.channels, len(head.scales) * 6 * 3 * head.latent)
 
     def search(self, prototypes: Tensor, features: Tensor, wanted: Tensor | None = None) -> tuple[ScaleOutput, ...]:
         """The branches of every scale."""
@@ -84,7 +114,8 @@ class FSKD(Method):
         descriptors = self._describe(kept, features, wanted)
         scales = self._locate(descriptors, kept, features, wanted)
         query_of = torch.zeros(0) if wanted is None else wanted.nonzero()[:, 0]
-        return DescribedEpisode(scales, None, features, descriptors, query_of)
+        vectors = descriptors if descriptors.ndim == 3 else descriptors.mean((-2, -1))
+        return DescribedEpisode(scales, None, features, vectors, query_of)
 
     def own_losses(self, output: EpisodeOutput, points_input: Tensor, valid: Tensor) -> dict[str, Tensor]:
         """The loss of triplets. Choice: keypoints that follow each other in the list of one query are a triplet."""
@@ -102,23 +133,16 @@ class FSKD(Method):
         return {"joint": JOINT_WEIGHT * torch.stack(losses).mean()}
 
     def _describe(self, prototypes: Tensor, features: Tensor, wanted: Tensor | None) -> Tensor:
-        """Descriptors (Q, N, L), or (1, P, L) of wanted pairs."""
-        kept, seen = prototypes[:, :-1], features[:, :-1]
-        if wanted is None:
-            hidden, shape = modulate(seen, kept).flatten(0, 1), (len(seen), len(kept))
-        else:
-            query, keypoint = wanted.nonzero().T
-            hidden, shape = seen[query] * kept[keypoint, :, None, None], (1, len(query))
-        for layer in self.describe:
-            hidden = F.relu(layer(hidden))
-        return hidden.reshape(*shape, -1)
+        """What the descriptor net gives, which does not look at ω."""
+        described: Tensor = self.descriptor(features[:, :-1], prototypes[:, :-1], wanted)
+        return described
 
     def _locate(
         self, descriptors: Tensor, prototypes: Tensor, features: Tensor, wanted: Tensor | None
     ) -> tuple[ScaleOutput, ...]:
         """Branches of every scale, the latent covariance weighted by ω."""
         marked, seen = split_distinctiveness(prototypes)[1], split_distinctiveness(features)[1]  # (N,), (Q, H, W)
-        return weight_by_distinctiveness(self.localise(descriptors), marked, seen, wanted)
+        return weight_by_distinctiveness(self.locator(descriptors), marked, seen, wanted)
 
 
 def weight_by_distinctiveness(
