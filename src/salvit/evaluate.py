@@ -121,7 +121,7 @@ def encode_list(
     features, maps, start = [], [], time.perf_counter()
     fits: list[Fit] = []
     for keys in track(list(_batches(list(wanted), batch)), -(-len(wanted) // batch), "encoding"):
-        images = [_fitted(*wanted[key], detector.input_size, saliency_of) for key in keys]
+        images = [fit_view(*wanted[key], detector.input_size, saliency_of) for key in keys]
         encoded = detector.encode(images)
         features.append(encoded.features.half().cpu())
         fits.extend(encoded.fits)
@@ -155,7 +155,7 @@ def predict_list(
     write_predictions(
         lambda index: _predict_episode(detector, frozen, index, encoded, transductive),
         len(frozen),
-        {"list_hash": frozen.hash, "model": detector.name, **_ellipses(detector), **about},
+        {"list_hash": frozen.hash, "model": detector.name, **stated_ellipses(detector), **about},
         path,
         track=track,
         timing=timing,
@@ -176,14 +176,14 @@ def predict_fine_tuned(
     write_predictions(
         lambda index: _predict_fine_tuned_episode(model, frozen, index, steps, saliency_of),
         len(frozen),
-        {"list_hash": frozen.hash, "model": model.name, **_ellipses(model), **about},
+        {"list_hash": frozen.hash, "model": model.name, **stated_ellipses(model), **about},
         path,
         track=track,
         timing={},
     )
 
 
-def _ellipses(detector: Detector) -> dict[str, Any]:
+def stated_ellipses(detector: Detector) -> dict[str, Any]:
     """What a calibrated model says of its 1, 2 and 3 σ ellipses; nothing where it was not calibrated."""
     calibration = getattr(detector, "calibration", None)
     return {} if calibration is None else {"ellipse_radii": list(calibration.radii)}
@@ -266,7 +266,7 @@ def learn_episode(
 ) -> tuple[Episode, Pack, Encoded]:
     """An episode, what its supports teach, and its encoded queries."""
     episode = frozen.draw(index)
-    examples = [_example(view, episode, detector.input_size) for view in episode.supports]
+    examples = [mark_view(view, episode, detector.input_size) for view in episode.supports]
     pack = detector.learn(examples, encoded.pick([(view.record.id, "") for view in episode.supports]))
     occlusions = episode.occlusions or (None,) * len(episode.queries)
     keys = [(view.record.id, _occlusion_key(hidden)) for view, hidden in zip(episode.queries, occlusions, strict=True)]
@@ -279,7 +279,7 @@ def truth_of(episode: Episode, size: int) -> Truth:
 
     from salvit.transductive import Truth
 
-    marks = [_example(view, episode, size) for view in episode.queries]
+    marks = [mark_view(view, episode, size) for view in episode.queries]
     sides = []
     for view in episode.queries:
         x1, y1, x2, y2 = view.record.box or view.window
@@ -300,13 +300,13 @@ def _predict_fine_tuned_episode(
 
     episode = frozen.draw(index)
     size = model.input_size
-    images = [_fitted(view, None, size, saliency_of) for view in episode.supports]
-    marks = [_example(view, episode, size) for view in episode.supports]
+    images = [fit_view(view, None, size, saliency_of) for view in episode.supports]
+    marks = [mark_view(view, episode, size) for view in episode.supports]
     examples = [replace(mark, image=image) for mark, image in zip(marks, images, strict=True)]
     points = torch.from_numpy(np.stack([mark.points_input for mark in marks])).to(model.device, torch.float32)
     mask = torch.from_numpy(np.stack([mark.visible for mark in marks])).to(model.device)
     occlusions = episode.occlusions or (None,) * len(episode.queries)
-    queries = [_fitted(*pair, size, saliency_of) for pair in zip(episode.queries, occlusions, strict=True)]
+    queries = [fit_view(*pair, size, saliency_of) for pair in zip(episode.queries, occlusions, strict=True)]
     with fine_tuned(model, model.prepare(*model.tensors(images)), points, mask, steps):
         return rows_of(index, episode, model.detect(model.learn(examples), queries))
 
@@ -345,14 +345,15 @@ def _occlusion_key(occlusion: Occlusion | None) -> str:
     return f"{occlusion.occluder} {np.round(occlusion.boxes, 2).tolist()}"
 
 
-def _fitted(view: View, occlusion: Occlusion | None, size: int, saliency_of: SaliencyOf | None) -> FittedImage:
+def fit_view(view: View, occlusion: Occlusion | None, size: int, saliency_of: SaliencyOf | None) -> FittedImage:
+    """A view as a detector sees it, without its labels."""
     saliency = saliency_of(view.record) if saliency_of is not None else None
     loaded = load_view(view, size, (), saliency=saliency, occlusion=occlusion)
     plane = None if loaded.saliency is None else loaded.saliency.astype(np.float32) / 255.0
     return FittedImage(loaded.pixels, fit_square(view.window, size), view.record.id, plane)
 
 
-def _example(view: View, episode: Episode, size: int) -> Example:
+def mark_view(view: View, episode: Episode, size: int) -> Example:
     """A support without its pixels: they are encoded already."""
     from salvit.data.views import select_keypoints
 

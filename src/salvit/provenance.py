@@ -38,6 +38,7 @@ def about_run(
     transductive: TransductiveSettings | None = None,
     *,
     model: str = "",
+    zoom: bool = False,
 ) -> dict[str, Any]:
     """What a prediction file says of how it was made; ``model`` is what was loaded, a name or a checkpoint."""
     values, problem = listed.values, listed.problem
@@ -54,6 +55,8 @@ def about_run(
     if transductive is not None:
         protocol |= {"transduction": to_mapping(transductive)}
         protocol |= {"queries_of_an_episode": count_queries(listed)}
+    if zoom:
+        protocol |= {"zoom": True}
     if listed.occluder is not None:
         protocol |= {"occluder": listed.occluder, "occlusion": listed.probability}
     return {
@@ -63,7 +66,7 @@ def about_run(
         "shots": values["shots"],
         "seed": values["seed"],
         "protocol": protocol,
-        "command": evaluation_command(listed, model or detector.name, finetune, transductive),
+        "command": evaluation_command(listed, model or detector.name, finetune, transductive, zoom=zoom),
         "hardware": hardware(),
     }
 
@@ -76,7 +79,12 @@ def count_queries(listed: FrozenList) -> str:
 
 
 def evaluation_command(
-    listed: FrozenList, model: str, finetune: int = 0, transductive: TransductiveSettings | None = None
+    listed: FrozenList,
+    model: str,
+    finetune: int = 0,
+    transductive: TransductiveSettings | None = None,
+    *,
+    zoom: bool = False,
 ) -> str:
     """The commands that make the same figures again: train (for a checkpoint that knows how), freeze, evaluate."""
     values = listed.values
@@ -101,7 +109,7 @@ def evaluation_command(
     more |= {"finetune": finetune} if finetune else {}
     if listed.occluder is not None:
         more |= {"occluder": listed.occluder, "occlusion": f"{listed.probability:g}"}
-    commands.append(evaluate_command(values["data"], values["unseen"], name, more, transductive))
+    commands.append(evaluate_command(values["data"], values["unseen"], name, more, transductive, zoom=zoom))
     return " && ".join(commands)
 
 
@@ -121,9 +129,11 @@ def evaluate_command(
     model: str,
     options: Mapping[str, object],
     transductive: TransductiveSettings | None = None,
+    *,
+    zoom: bool = False,
 ) -> str:
     """``salvit evaluate`` with further options."""
-    more = "".join(f" --{name} {value}" for name, value in options.items())
+    more = "".join(f" --{name} {value}" for name, value in options.items()) + (" --zoom" if zoom else "")
     if transductive is not None:
         eta = "" if transductive.eta is None else f" --eta {transductive.eta}"
         more += (

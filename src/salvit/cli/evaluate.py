@@ -28,6 +28,7 @@ def evaluate(
     occluder: str | None = typer.Option(None, help="Hide keypoints of the queries: grey, average or background."),
     occlusion: float = typer.Option(1.0, min=0, max=1, help="With --occluder: the share of keypoints to hide."),
     transductive: bool = typer.Option(False, "--transductive", help="The queries of an episode help each other."),
+    zoom: bool = typer.Option(False, "--zoom", help="Look twice: nearer where the keypoints were found at first."),
     assignment: str = typer.Option("soft", help="soft, average, or oracle (the truth selects: an upper bound)."),
     selection: str = typer.Option("score", help="score, or score+similarity."),
     eta: int | None = typer.Option(None, min=0, help="Pseudo labels of each keypoint; else a third of the queries."),
@@ -47,10 +48,12 @@ def evaluate(
         check_output(path, overwrite)
     if transductive and finetune:
         raise ValueError("--transductive and --finetune do not go together; choose one")
+    if zoom and (finetune or (transductive and (assignment == "oracle" or protocol == "paper"))):
+        raise ValueError("--zoom goes neither with --finetune nor with ways that look at labels; leave one out")
     chosen = {"assignment": assignment, "selection": selection, "rounds": rounds, "kappa": kappa, "protocol": protocol}
     settings = from_mapping(TransductiveSettings, {**chosen, "eta": eta}) if transductive else None
     listed = open_list(data, root, unseen, frozen, occluder, occlusion, episodes, queries, kind)
-    _predict(listed, model, device, threads, out, finetune, settings)
+    _predict(listed, model, device, threads, out, finetune, settings, zoom)
     typer.echo(f"predictions: {out}")
     if result is not None:
         _score(out, listed, result)
@@ -95,6 +98,7 @@ def _predict(
     out: Path,
     finetune: int,
     transductive: TransductiveSettings | None,
+    zoom: bool,
 ) -> None:
     import torch
 
@@ -104,11 +108,12 @@ def _predict(
     from salvit.predict import load
     from salvit.priors import saliency_of_records
     from salvit.provenance import about_run, count_queries
+    from salvit.zoom import predict_zoomed
 
     if threads:
         torch.set_num_threads(threads)
     detector = load(model, device=device)
-    about = about_run(detector, listed, finetune, transductive, model=model)
+    about = about_run(detector, listed, finetune, transductive, model=model, zoom=zoom)
     saliency_of = saliency_of_records(detector)
     if finetune:
         if not isinstance(detector, SalViT):
@@ -118,6 +123,11 @@ def _predict(
     if transductive is not None:
         typer.echo(f"queries of an episode: {count_queries(listed)}")
     encoded = encode_list(detector, listed, saliency_of=saliency_of, track=track)
+    if zoom:
+        predict_zoomed(
+            detector, listed, encoded, about, out, saliency_of=saliency_of, transductive=transductive, track=track
+        )
+        return
     predict_list(detector, listed, encoded, about, out, transductive=transductive, track=track)
 
 
