@@ -26,7 +26,14 @@ def test_the_papers_figure_ours_the_interval_and_the_gap_stand_together(result):
 
 def test_a_line_that_was_not_run_is_named_below_the_table():
     text = render_block(Block("", COLUMNS, (group("A", "a", 48.13),)), {})
-    assert text.endswith("\n*Recipe ready, not run on this hardware:* A (A, light).\n") and "gap" not in text
+    assert text.endswith("\n*Recipe ready, not run on this hardware:* A, light (A).\n") and "gap" not in text
+
+
+def test_lines_of_one_label_are_named_together(result):
+    groups = tuple(group("X", name, 1.0) for name in "abc")
+    found = {"b-animal_pose-cow-1shot": result(50.0)}
+    assert "hardware:* X, light (every row)." in render_block(Block("", COLUMNS, groups), {})
+    assert "hardware:* X, light (X, X)." in render_block(Block("", COLUMNS, groups), found)
 
 
 def test_changes_are_told_against_the_baseline_in_the_papers_figures_and_in_ours(result):
@@ -42,7 +49,10 @@ def test_a_difference_of_nothing_has_no_sign():
 
 def test_data_that_is_not_at_hand_is_said_so():
     text = render_table(DEEPFASHION2_TABLE, {})
-    assert "*no data:* DeepFashion2 is not at hand." in text and "*Recipe ready, no data:* MAML; ProtoNet;" in text
+    assert (
+        "*no data:* DeepFashion2 is not at hand." in text
+        and "*Recipe ready, no data:* the paper's full setting (every row)." in text
+    )
     assert "0.130 ±0.004" in text and "36.1 ±1.5" in text
 
 
@@ -60,7 +70,7 @@ def test_results_of_a_comparison_are_found_in_their_one_file(result):
     from salvit.tables.main import COMPARED_TABLE
 
     text = render_table(COMPARED_TABLE, {"compared": {"suite": "compared", "rows": [row]}})
-    assert "| **FSKD-D on Lite0** | **33.3** ±0.6 | – |" in text
+    assert "| **Lite0** | **33.3** ±0.6 | – |" in text
 
 
 def test_priors_and_cost_stand_beside_the_papers():

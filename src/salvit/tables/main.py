@@ -171,7 +171,7 @@ def _compared_block(shots: int) -> Block:
         known = {} if figures is None else {name: Figure(figures[ANIMALS.index(name)]) for name in species}
         shown = {name: cells[name] for name in species}
         groups.append(
-            Group((Line(f"{label} on Lite0" if known else label, model, shown),), label if known else "", known)
+            Group((Line("Lite0" if known else f"{label} on Lite0", model, shown),), label if known else "", known)
         )
     return Block(f"{shots} shot{'s' if shots > 1 else ''}", species, tuple(groups))
 

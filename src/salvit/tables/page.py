@@ -7,7 +7,7 @@ from typing import Any
 
 from salvit.tables import paper
 from salvit.tables.contents import MEASURED_ELSEWHERE, find_tables
-from salvit.tables.render import NONE, NOT_RUN, Results, render_table
+from salvit.tables.render import NONE, Results, render_table
 
 INTRO = """\
 # Every table of the paper, beside ours
@@ -123,7 +123,11 @@ def render_cost(results: Results) -> str:
         gap = "" if stated is None else f"{row['millions'] - stated[0]:+.1f}".replace("-", "−")
         times = [_bold(row["ms_1_shot"], 0), _bold(row["ms_5_shot"], 0)]
         lines.append(_row([label, said[0], _bold(row["millions"]), gap, said[1], times[0], said[2], times[1]]))
-    where = f"ours: {measured['hardware']}, {measured['threads']} thread(s)" if measured else NOT_RUN
+    where = (
+        f"ours: {measured['hardware']}, {measured['threads']} thread(s)"
+        if measured
+        else "ours: not run on this hardware"
+    )
     keypoints = measured.get("keypoints", 11)
     text = (
         '<a id="cost"></a>\n\n## Parameters and time\n\n'

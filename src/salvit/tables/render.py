@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from salvit.tables.commands import evaluation_of, lines_of, training_of, ways_of
-from salvit.tables.main import FULL
 from salvit.tables.rows import NOT_AT_HAND, Block, Cell, Figure, Group, Line, Table, figure_of
 
 Results = Mapping[str, Mapping[str, Any]]
@@ -85,20 +85,27 @@ def _gap(ours: Figure | None, paper: Figure | None) -> str:
 
 
 def _not_run(block: Block, results: Results) -> str:
-    """Sentences on the lines that have no figure."""
-    by_reason: dict[str, list[str]] = {}
-    for group in block.groups:
-        missing = [line for line in group.lines if not _figures(line, results)]
-        if not missing:
-            continue
-        cells = [cell for line in missing for cell in line.cells.values()]
-        reason = "Recipe ready, no data" if all(map(_is_without_data, cells)) else f"{NOT_RUN[0].upper()}{NOT_RUN[1:]}"
-        names = [line.label for line in missing]
-        text = "; ".join(names) if not group.paper else group.label
-        by_reason.setdefault(reason, []).append(
-            text if names == [FULL] or not group.paper else f"{text} ({' / '.join(names)})"
-        )
-    return "".join(f"\n*{reason}:* {'; '.join(names)}.\n" for reason, names in by_reason.items())
+    """Sentences on the lines that have no figure: those of one label together, and whose rows of the paper they are."""
+    lines = [(line, group) for group in block.groups for line in group.lines]
+    by_reason: dict[str, dict[str, list[str]]] = {}
+    for line, group in lines:
+        if not _figures(line, results):
+            is_without = all(map(_is_without_data, line.cells.values()))
+            reason = "Recipe ready, no data" if is_without else f"{NOT_RUN[0].upper()}{NOT_RUN[1:]}"
+            by_reason.setdefault(reason, {}).setdefault(line.label, []).append(group.label)
+    counts = Counter(line.label for line, _ in lines)
+    sentences = []
+    for reason, labels in by_reason.items():
+        texts = [label + _rows_of(rows, len(rows) == counts[label]) for label, rows in labels.items()]
+        sentences.append(f"\n*{reason}:* {'; '.join(texts)}.\n")
+    return "".join(sentences)
+
+
+def _rows_of(rows: Sequence[str], is_every: bool) -> str:
+    """Of which rows of the paper a line was not run, in brackets."""
+    if rows == [""]:
+        return ""
+    return " (every row)" if is_every and len(rows) > 1 else f" ({', '.join(rows)})"
 
 
 def _figures(line: Line, results: Results) -> dict[str, Figure]:
