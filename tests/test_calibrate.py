@@ -218,6 +218,17 @@ def test_the_command_writes_a_new_model_and_a_plot(ground, calibrated_file):
     assert calibrated_file.with_suffix(".png").stat().st_size > 10_000
 
 
+def test_info_says_whether_a_model_is_calibrated(ground, calibrated_file):
+    from typer.testing import CliRunner
+
+    from salvit.cli import app
+
+    plain, told = (
+        CliRunner().invoke(app, ["info", str(path)]).stdout for path in (ground / "model.safetensors", calibrated_file)
+    )
+    assert "calibration: none" in plain and "temperature" in told and "radii" in told
+
+
 def test_a_file_that_is_there_is_not_written_over(ground, calibrated_file):
     done = run(ground, "--out", str(calibrated_file))
     assert done.returncode == 1 and "--overwrite" in done.stderr

@@ -60,8 +60,10 @@ def test_coverage_is_counted_at_the_radii_that_the_predictions_state(listed, pre
     made = read_predictions(predicted)
     assert "ellipse_radii" not in made.about  # `match` is not calibrated
     stated = dataclasses.replace(made, about={**made.about, "ellipse_radii": [1e-9, 2.0, 1e9]})
-    plain, other = (score(compare(one, listed))["coverage"] for one in (made, stated))
-    assert other == [0.0, plain[1], 100.0]
+    plain, other = (score(compare(one, listed)) for one in (made, stated))
+    assert other["coverage"] == [0.0, plain["coverage"][1], 100.0]
+    assert other["calibration"]["ellipse_radii"] == [1e-9, 2.0, 1e9]
+    assert list(other["calibration"]["coverage_of_covariance_alone"].values()) == plain["coverage"]
 
 
 def test_scoring_twice_gives_the_same_bytes(listed, predicted, tmp_path):

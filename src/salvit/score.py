@@ -197,9 +197,11 @@ def _by(outcomes: Outcomes, labels: npt.NDArray[np.str_]) -> dict[str, dict[str,
 def _calibration(outcomes: Outcomes) -> dict[str, Any]:
     valid = outcomes.valid
     spread = np.sqrt(np.trace(outcomes.covariances, axis1=1, axis2=2) / 2)
-    covered = coverage(outcomes.mahalanobis, valid, outcomes.radii)
+    covered, plain = (coverage(outcomes.mahalanobis, valid, radii) for radii in (outcomes.radii, None))
     return {
         "coverage": {f"{k} sigma": round(value, 2) for k, value in covered.items()},
+        "ellipse_radii": outcomes.radii[0].tolist(),
+        "coverage_of_covariance_alone": {f"{k} sigma": round(value, 2) for k, value in plain.items()},
         "nll": round(negative_log_likelihood(outcomes.mahalanobis, outcomes.covariances, valid), 4),
         "error_rank_correlation": round(rank_correlation(outcomes.distance[valid], spread[valid]), 4),
         "presence_auroc": round(presence_auroc(outcomes.presence[outcomes.known], outcomes.valid[outcomes.known]), 4),

@@ -135,7 +135,8 @@ class Prediction:
     points: FloatArray
     """(B, N, 2)."""
     scores: FloatArray
-    """(B, N) in [0, 1]: how well the place fits the examples."""
+    """(B, N) in [0, 1]: how well the place fits the examples; of a calibrated model the probability that a keypoint
+    which is there was found within 0.1 of the object's size."""
     presence: FloatArray
     """(B, N) in [0, 1]: the probability that the keypoint is there at all."""
     covariances: FloatArray

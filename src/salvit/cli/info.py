@@ -112,6 +112,7 @@ def _show_checkpoint(path: Path) -> None:
     from rich.console import Console
 
     from salvit.checkpoint import load_checkpoint
+    from salvit.config import to_mapping
     from salvit.recipes import recipe_to_table
 
     saved = load_checkpoint(path)
@@ -122,6 +123,10 @@ def _show_checkpoint(path: Path) -> None:
     console.print(f"optimiser: {'kept, so training can go on' if saved.optimizer else 'not kept'}", highlight=False)
     for key, value in saved.state.items():
         console.print(f"{key}: {value}", highlight=False, markup=False)
+    if saved.calibration is None:
+        console.print("calibration: none; `salvit calibrate` fits one", highlight=False)
+    else:
+        console.print(f"calibration: {_join(to_mapping(saved.calibration))}", highlight=False, markup=False)
     for part, values in recipe_to_table(saved.recipe).items():
         console.print(f"[bold]{part}[/bold] {_join(values)}", highlight=False)
 
