@@ -26,7 +26,8 @@ from salvit.queries import Query, find_images
 from salvit.released import NAMES as RELEASED
 from salvit.released import default_model, load_released
 from salvit.suggest import MARKED, describe
-from salvit.types import Detection, Detector, Example, Failure, FittedImage, Pack
+from salvit.types import Detection, Detector, Example, Failure, FittedImage, Pack, Prediction
+from salvit.zoom import Prior, nearer, nearer_pack, with_nearer
 
 __all__ = ["Query", "choose_device", "detect", "examples", "find_images", "learn", "load", "load_trained"]
 
@@ -87,7 +88,12 @@ def choose_device(device: str) -> str:
 
 
 def learn(
-    detector: Detector, support: Support | Path | str, *, cropped: bool = False, pairs: Pairs | None = None
+    detector: Detector,
+    support: Support | Path | str,
+    *,
+    cropped: bool = False,
+    pairs: Pairs | None = None,
+    zoom: bool = False,
 ) -> Pack:
     """Learn a pack from marked pictures.
 
@@ -97,6 +103,7 @@ def learn(
             ``problems``.
         cropped: Crop each picture to its object's box (or to the hull of its points), as queries with a box are.
         pairs: Left/right pairs of names; None: those that the file states, or else those that the names tell.
+        zoom: Learn the pictures near their marks too, for a second look.
     """
     support = support if isinstance(support, Support) else read_support(support)
     usable = examples(detector, support, cropped=cropped)
@@ -104,6 +111,8 @@ def learn(
         raise ValueError(f"no marked picture can be used: {'; '.join(support.problems[:3]) or 'none was given'}")
     encoded = detector.encode([example.image for example in usable])
     pack = detector.learn(usable, encoded)
+    if zoom:
+        pack = with_nearer(detector, pack, usable, _prior(detector))
     if pairs is None:
         stated = tuple(pair for pair in support.pairs if set(pair) <= set(pack.names))
         pairs = stated or pairs_from_names(pack.names)
@@ -144,6 +153,7 @@ def detect(
     max_pixels: int = MAX_PIXELS,
     flip: bool = False,
     describe: bool = False,
+    zoom: bool = False,
 ) -> Iterator[Detection | Failure]:
     """Find the keypoints of a pack in image files, in order; a file that cannot be searched gives a :class:`Failure`.
 
@@ -158,17 +168,20 @@ def detect(
         max_pixels: Refuse larger pictures.
         flip: Look in the mirrored picture too, and merge both ways with left and right exchanged.
         describe: Give each detection its ``descriptor``, which suggestions need.
+        zoom: Look twice, nearer where the keypoints were found at first; the pack must be made for it.
     """
     check_pack(pack, detector)
-    read = _reader(detector, box, max_pixels)
+    prior = _prior(detector)
+    read = _reader(detector, box, max_pixels, prior)
+    look = _Look(detector, pack, min_score, flip, describe, nearer_pack(pack) if zoom else None, prior, max_pixels)
     wanted = [query if isinstance(query, Query) else Query(Path(query)) for query in queries]
     waiting: list[_Item] = []
     for item in _read_ahead(read, wanted, ahead=2 * batch):
         waiting.append(item)
         if sum(isinstance(item, _Seen) for item in waiting) == batch:
-            yield from _locate(detector, pack, waiting, min_score, flip, describe)
+            yield from _locate(look, waiting)
             waiting = []
-    yield from _locate(detector, pack, waiting, min_score, flip, describe)
+    yield from _locate(look, waiting)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,9 +196,10 @@ class _Seen:
 _Item = _Seen | Failure
 
 
-def _reader(detector: Detector, box: Window | Literal["saliency"] | None, max_pixels: int) -> Callable[[Query], _Item]:
+def _reader(
+    detector: Detector, box: Window | Literal["saliency"] | None, max_pixels: int, prior: Prior
+) -> Callable[[Query], _Item]:
     """What reads and fits the picture of a query, or says why it cannot."""
-    prior = _prior(detector)
     salient = _salient_box(max_pixels) if box == "saliency" else None
 
     def read(query: Query) -> _Item:
@@ -209,7 +223,7 @@ def _salient_box(max_pixels: int) -> Callable[[Path], Window]:
     return lambda path: saliency_box(path, provider, max_pixels=max_pixels)
 
 
-def _prior(detector: Detector) -> Callable[[FittedImage], FittedImage]:
+def _prior(detector: Detector) -> Prior:
     """What adds saliency to a picture, where the detector wants one."""
     if detector.name.startswith("match:"):
         return lambda image: image
@@ -219,9 +233,7 @@ def _prior(detector: Detector) -> Callable[[FittedImage], FittedImage]:
     return lambda image: with_saliency(image, provider)
 
 
-def _example(
-    detector: Detector, marked: MarkedImage, cropped: bool, prior: Callable[[FittedImage], FittedImage]
-) -> tuple[Example, list[str]]:
+def _example(detector: Detector, marked: MarkedImage, cropped: bool, prior: Prior) -> tuple[Example, list[str]]:
     box = (marked.box or _hull(marked)) if cropped else None
     image = prior(read_and_fit(marked.path, detector.input_size, box))
     assert image.image_hw is not None
@@ -236,28 +248,47 @@ def _hull(marked: MarkedImage) -> Window:
     return (float(x1 - by), float(y1 - by), float(x2 + by), float(y2 + by))
 
 
-def _locate(
-    detector: Detector, pack: Pack, items: Sequence[_Item], min_score: float, flip: bool, describe_too: bool
-) -> Iterator[Detection | Failure]:
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """Who looks for what, and how."""
+
+    detector: Detector
+    pack: Pack
+    min_score: float
+    flip: bool
+    describe: bool
+    nearer: Pack | None
+    """What to look with the second time, where there is one."""
+    prior: Prior
+    max_pixels: int
+
+    def again(self, images: Sequence[FittedImage], first: Prediction) -> list[FittedImage]:
+        """The pictures near what was found in them at first."""
+        pairs = zip(images, first.points, strict=True)
+        return [nearer(image, found[first.known], self.prior, max_pixels=self.max_pixels) for image, found in pairs]
+
+
+def _locate(look: _Look, items: Sequence[_Item]) -> Iterator[Detection | Failure]:
     seen = [item for item in items if isinstance(item, _Seen)]
-    found = iter(_look(detector, pack, seen, min_score, flip, describe_too) if seen else ())
+    found = iter(_look(look, seen) if seen else ())
     for item in items:
         yield item if isinstance(item, Failure) else next(found)
 
 
-def _look(
-    detector: Detector, pack: Pack, seen: Sequence[_Seen], min_score: float, flip: bool, describe_too: bool
-) -> Iterator[Detection]:
-    images = [item.image for item in seen]
+def _look(look: _Look, seen: Sequence[_Seen]) -> Iterator[Detection]:
+    detector, pack, images = look.detector, look.pack, [item.image for item in seen]
     encoded = detector.encode(images)
     prediction = detector.locate(pack, encoded)
+    descriptors = describe(encoded) if look.describe else None
+    if look.nearer is not None:
+        pack, images = look.nearer, look.again(images, prediction)
+        prediction = detector.locate(pack, detector.encode(images))
     warnings: list[tuple[str, ...]] = [()] * len(seen)
-    if flip:
+    if look.flip:
         prediction, warnings = merge(prediction, look_mirrored(detector, pack, images), pack.pairs)
-    descriptors = describe(encoded) if describe_too else None
     for row, item in enumerate(seen):
         assert item.image.image_hw is not None
-        located = np.asarray(prediction.known & (prediction.scores[row] >= min_score))
+        located = np.asarray(prediction.known & (prediction.scores[row] >= look.min_score))
         yield Detection(
             path=item.query.path,
             image_hw=item.image.image_hw,

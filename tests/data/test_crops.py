@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from salvit.data.crops import draw_window, inner_window, saliency_window
+from salvit.data.crops import draw_window, inner_window, saliency_window, zoom_window
 
 INNER, OUTER = (20.0, 10.0, 60.0, 50.0), (0.0, 0.0, 80.0, 60.0)
 
@@ -62,3 +62,24 @@ def test_the_salient_window_is_widened_by_a_tenth_and_scaled_to_the_image():
 def test_the_salient_crop_without_a_map_is_an_error(record):
     with pytest.raises(ValueError, match="needs a saliency map"):
         inner_window(record, (60, 80), "saliency")
+
+
+FIRST = (100.0, 50.0, 300.0, 150.0)
+
+
+def test_the_window_is_the_hull_and_a_quarter_of_its_longer_side():
+    points = np.array([[180.0, 90.0], [220.0, 110.0], [200.0, 100.0]])
+    assert zoom_window(points, (0.0, 0.0, 150.0 + 250.0, 300.0)) == (150.0, 50.0, 250.0, 150.0)  # at least 100
+    assert zoom_window(points, FIRST) == (170.0, 75.0, 230.0, 125.0)  # 20 + 10 and, at least 25, 10 + 10
+
+
+def test_a_single_point_gives_the_nearest_look_and_none_the_first():
+    assert zoom_window(np.array([[200.0, 100.0]]), FIRST) == (175.0, 75.0, 225.0, 125.0)
+    assert zoom_window(np.empty((0, 2)), FIRST) == FIRST
+
+
+@given(st.lists(st.tuples(st.floats(-1e3, 1e3), st.floats(-1e3, 1e3)), min_size=1, max_size=8))
+def test_the_window_lies_in_the_first_and_is_never_empty(points):
+    x1, y1, x2, y2 = zoom_window(np.array(points), FIRST)
+    assert FIRST[0] <= x1 < x2 <= FIRST[2] and FIRST[1] <= y1 < y2 <= FIRST[3]
+    assert max(x2 - x1, y2 - y1) >= 25.0 - 1e-6

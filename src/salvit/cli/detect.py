@@ -38,6 +38,7 @@ class Job:
     draw: Path | None = None
     min_score: float = 0.0
     flip: bool = False
+    zoom: bool = False
     pairs: str | None = None
     suggest: int = 0
     transductive: bool = False
@@ -54,7 +55,7 @@ class Job:
         import hashlib
 
         boxes = hashlib.sha256(self.boxes.read_bytes()).hexdigest() if self.boxes else None
-        told = {"box": self.box, "boxes": boxes, "flip": self.flip, "min_score": self.min_score}
+        told = {"box": self.box, "boxes": boxes, "flip": self.flip, "min_score": self.min_score, "zoom": self.zoom}
         return {**told, "suggest": self.suggest > 0, "transductive": self.transductive}
 
 
@@ -75,6 +76,7 @@ def detect(
     draw: Path | None = typer.Option(None, help="Write a picture for each query into this folder."),
     min_score: float = typer.Option(0.0, help="Abstain from points that score lower (0 to 1)."),
     flip: bool = typer.Option(False, "--flip", help="Look at the mirrored picture too and merge; twice the time."),
+    zoom: bool = typer.Option(False, "--zoom", help="Look again, nearer where the points were found; twice the time."),
     pairs: str | None = typer.Option(None, help="LEFT:RIGHT,…, where the names do not tell; none: no pairs."),
     suggest: int = typer.Option(0, min=0, help="Name this many pictures that are worth marking next."),
     transductive: bool = typer.Option(False, "--transductive", help="Let the pictures help each other: look twice."),
@@ -121,8 +123,8 @@ def run(job: Job) -> None:
         raise ValueError("expected either --support FILE or --pack FILE")
     if not job.query and job.boxes is None:
         raise ValueError("nowhere to look: expected --query IMAGE, FOLDER or PATTERN, or --boxes FILE")
-    if job.transductive and (job.flip or job.resume):
-        raise ValueError("--transductive looks at all pictures together: it goes with neither --flip nor --resume")
+    if job.transductive and (job.flip or job.resume or job.zoom):
+        raise ValueError("--transductive looks at all pictures together: it goes without --flip, --resume and --zoom")
     window = _parse_box(job.box) if job.box and job.box != "saliency" else job.box
     _check_outputs(job)
     queries, failures = find_queries(job.query, job.boxes)
@@ -136,7 +138,7 @@ def run(job: Job) -> None:
     if marked is not None:
         from salvit.predict import learn
 
-        pack = learn(detector, marked, cropped=is_cropped, pairs=parse_pairs(job.pairs))
+        pack = learn(detector, marked, cropped=is_cropped, pairs=parse_pairs(job.pairs), zoom=job.zoom)
     assert pack is not None
     warn(pack, marked, is_cropped)
     example = _first_example(detector, marked, is_cropped) if job.draw and marked else None
@@ -220,10 +222,12 @@ def _results(
     window: tuple[float, float, float, float] | str | None,
 ) -> Iterator[Detection | Failure]:
     """What is found, as it comes: each picture alone, or all together."""
-    if job.transductive:
-        from salvit.together import detect_together as look
-    else:
-        from salvit.predict import detect as look  # type: ignore[assignment]
+    from functools import partial
+
+    from salvit.predict import detect
+    from salvit.together import detect_together
+
+    look = detect_together if job.transductive else partial(detect, zoom=job.zoom)
     return look(
         detector,
         pack,

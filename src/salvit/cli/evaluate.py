@@ -104,11 +104,11 @@ def _predict(
 
     from salvit.cli.progress import track
     from salvit.evaluate import encode_list, predict_fine_tuned, predict_list
+    from salvit.evaluate_zoom import predict_zoomed
     from salvit.model.detector import SalViT
     from salvit.predict import load
     from salvit.priors import saliency_of_records
     from salvit.provenance import about_run, count_queries
-    from salvit.zoom import predict_zoomed
 
     if threads:
         torch.set_num_threads(threads)

@@ -14,6 +14,7 @@ def learn(
         None, help="lite, dino, match, match:BACKBONE (`salvit weights list`), or a file."
     ),
     cropped: bool = typer.Option(False, "--cropped", help="For queries with boxes: crop to the marked objects."),
+    zoom: bool = typer.Option(False, "--zoom", help="Learn the marks from near too, for `salvit detect --zoom`."),
     pairs: str | None = typer.Option(None, help="LEFT:RIGHT,…, where the names do not tell; none: no pairs."),
     device: str = typer.Option("auto", help="auto, cpu, cuda or mps."),
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace a pack that exists."),
@@ -31,7 +32,7 @@ def learn(
         raise ValueError(f"--out {out}: a pack is a .safetensors file")
     check_output(out, overwrite)
     marked = read_support(support)
-    pack = learn_pack(load(model, device=device), marked, cropped=cropped, pairs=parse_pairs(pairs))
+    pack = learn_pack(load(model, device=device), marked, cropped=cropped, pairs=parse_pairs(pairs), zoom=zoom)
     save_pack(pack, out, overwrite=overwrite)
     show_pack(out, pack)
     for problem in marked.problems:

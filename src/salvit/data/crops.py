@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from salvit.geometry import Window, clip_window, grow_window, whole_window
-from salvit.types import Record
+from salvit.types import FloatArray, Record
 
 Crop = Literal["gt-random", "gt-tight", "saliency", "none", "gt-or-none", "gt-mixed"]
 CROPS: tuple[str, ...] = get_args(Crop)
@@ -20,6 +20,10 @@ SALIENT = 0.5
 """A pixel of at least this saliency belongs to the object's window."""
 SALIENT_MARGIN = 0.1
 """The window of the salient pixels is widened on each side by this share of its longer side."""
+ZOOM_MARGIN = 0.25
+"""The window goes beyond the hull of the points by this share of its longer side, on each side."""
+ZOOM_LEAST = 0.25
+"""The nearest look: the window's longer side is at least this share of the first one's."""
 
 
 def draw_window(inner: Window, outer: Window, crop: Crop, rng: np.random.Generator) -> Window:
@@ -88,3 +92,21 @@ def saliency_window(saliency: npt.NDArray[np.float32], image_hw: tuple[int, int]
     scale_y, scale_x = image_hw[0] / saliency.shape[0], image_hw[1] / saliency.shape[1]
     window = (columns[0] * scale_x, rows[0] * scale_y, (columns[-1] + 1) * scale_x, (rows[-1] + 1) * scale_y)
     return clip_window(grow_window(window, SALIENT_MARGIN), image_hw)
+
+
+def zoom_window(points: FloatArray, outer: Window) -> Window:
+    """The window of a second look: around points (N, 2), inside the window of the first look.
+
+    Points beyond the first window are brought to its edge; without any point it is the first window itself.
+    """
+    if len(points) == 0:
+        return outer
+    low, high = np.array(outer[:2]), np.array(outer[2:])
+    inside = np.clip(points, low, high)
+    near, far = inside.min(0), inside.max(0)
+    longer = float((far - near).max())
+    least = ZOOM_LEAST * float((high - low).max())
+    middle, half = (near + far) / 2, np.maximum((far - near) / 2 + ZOOM_MARGIN * longer, least / 2)
+    x1, y1 = np.maximum(middle - half, low)
+    x2, y2 = np.minimum(middle + half, high)
+    return (float(x1), float(y1), float(x2), float(y2))

@@ -1,0 +1,88 @@
+"""Evaluation with a second, nearer look (:mod:`salvit.zoom`).
+
+Nothing but the first predictions (and, for supports, the marks that were given) says where to look nearer, so no label
+of a query is used.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from salvit.data.augment import View
+from salvit.data.crops import zoom_window
+from salvit.data.frozen import FrozenList
+from salvit.data.views import select_keypoints
+from salvit.evaluate import (
+    EncodedList,
+    SaliencyOf,
+    Track,
+    fit_view,
+    learn_episode,
+    mark_view,
+    rows_of,
+    stated_ellipses,
+    write_predictions,
+)
+from salvit.types import Detector, FloatArray
+
+if TYPE_CHECKING:
+    from salvit.transductive import TransductiveSettings
+
+
+def predict_zoomed(
+    detector: Detector,
+    frozen: FrozenList,
+    encoded: EncodedList,
+    about: dict[str, Any],
+    path: Path,
+    *,
+    saliency_of: SaliencyOf | None = None,
+    transductive: TransductiveSettings | None = None,
+    track: Track,
+) -> None:
+    """As :func:`salvit.evaluate.predict_list`, each query looked at twice; what is refined is the second look."""
+    write_predictions(
+        lambda index: _look_twice(detector, frozen, index, encoded, saliency_of, transductive),
+        len(frozen),
+        {"list_hash": frozen.hash, "model": detector.name, **stated_ellipses(detector), **about},
+        path,
+        track=track,
+        timing={"encode_ms_per_image": round(1000 * encoded.seconds / max(len(encoded.rows), 1), 3)},
+    )
+
+
+def _look_twice(
+    detector: Detector,
+    frozen: FrozenList,
+    index: int,
+    encoded: EncodedList,
+    saliency_of: SaliencyOf | None,
+    transductive: TransductiveSettings | None,
+) -> list[dict[str, Any]]:
+    episode, pack, asked = learn_episode(detector, frozen, index, encoded)
+    first, size = detector.locate(pack, asked), detector.input_size
+    supports = [View(view.record, zoom_window(_marked(view, episode.names), view.window)) for view in episode.supports]
+    queries = [
+        View(view.record, zoom_window(found[first.known], view.window))
+        for view, found in zip(episode.queries, first.points, strict=True)
+    ]
+    images = [fit_view(view, None, size, saliency_of) for view in supports]
+    nearer = detector.learn([mark_view(view, episode, size) for view in supports], detector.encode(images))
+    occlusions = episode.occlusions or (None,) * len(queries)
+    shown = [fit_view(*pair, size, saliency_of) for pair in zip(queries, occlusions, strict=True)]
+    seen = detector.encode(shown)
+    if transductive is not None:
+        from salvit.transductive import refine_pack
+
+        nearer = refine_pack(detector, nearer, [seen], transductive)
+    return rows_of(index, episode, detector.locate(nearer, seen))
+
+
+def _marked(view: View, names: tuple[str, ...]) -> FloatArray:
+    """The marks of a support (M, 2) that lie in its window."""
+    points, visible = select_keypoints(view.record, names)
+    x1, y1, x2, y2 = view.window
+    inside = (points >= (x1 - 0.5, y1 - 0.5)).all(-1) & (points <= (x2 - 0.5, y2 - 0.5)).all(-1)
+    kept: FloatArray = points[visible & inside]
+    return kept
