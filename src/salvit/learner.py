@@ -92,7 +92,7 @@ def all_ways(episode: EpisodeTensors, query: EncoderInput, model: SalViT) -> tup
     Letters: I = K + Q pictures · M keypoints, auxiliary ones too.
     """
     shots, device = len(episode.support_mask), episode.valid.device
-    encoded: EncoderOutput = model.encoder(_joined(episode.support, query))
+    encoded: EncoderOutput = model.encoder(episode.support.joined(query))
     points = torch.cat([episode.support_points, episode.query_points])  # (I, M, 2)
     shown = torch.cat([episode.support_mask, episode.valid])  # (I, M)
     vectors = model.represent(encoded.features, points)  # (I, M, D)
@@ -178,14 +178,6 @@ class Learner(nn.Module):
         if masking.alignment == "mmd":
             return maximum_mean_discrepancy(features, output.query_features)
         return feature_alignment(features, output.query_features, order=1 if masking.alignment == "l1" else 2)
-
-
-def _joined(first: EncoderInput, second: EncoderInput) -> EncoderInput:
-    """Two batches as one."""
-    parts = [(getattr(first, name), getattr(second, name)) for name in ("raw", "images", "saliency")]
-    raw, images, saliency = (None if pair[0] is None or pair[1] is None else torch.cat(pair) for pair in parts)
-    assert raw is not None
-    return EncoderInput(raw, images, saliency)
 
 
 def flat(episode: EpisodeTensors) -> tuple[Any, ...]:

@@ -30,7 +30,7 @@ _ROUNDS = 12
 
 
 def run() -> dict[str, float]:
-    """``cached_over_uncached``: episodes a second, DINOv2 at its usual input, the light model, 1 to 5 shots."""
+    """``cached_over_uncached``: episodes a second, DINOv2 at its usual input, the swift model, 1 to 5 shots."""
     with tempfile.TemporaryDirectory() as folder:
         before = os.environ.get("SALVIT_CACHE")
         weights = weights_path("dinov2-s14")
@@ -47,7 +47,7 @@ def _measure(folder: Path, weights: Path | None) -> dict[str, float]:
     write_creatures(folder / "data", SPECIES[:3], 16, 0, size_hw=(480, 640))
     problem = open_problem("creatures", folder / "data", SPECIES[2])
     torch.manual_seed(0)
-    model = build_model(preset("salvit-dinov2", "light"), weights).train()
+    model = build_model(preset("salvit-dinov2", "swift"), weights).train()
     augment = AugmentSettings()
     settings = EpisodeSettings(shots=(1, 5), queries=5, crop="gt-random", augment=augment, auxiliary="default")
     pool = EpisodePool(problem, "train", "base", settings, purpose="train", seed=0)

@@ -136,14 +136,11 @@ class SalViT(nn.Module):
         wanted: Tensor | None = None,
     ) -> EpisodeOutput:
         """One episode: K support images with points (K, N, 2) and mask (K, N), Q query images; ``wanted`` (Q, N)."""
-        marked: EncoderOutput = self.encoder(support)
-        asked: EncoderOutput = self.encoder(query)
-        kept = prototypes(self.represent(marked.features, points_input), mask)  # (N, D)
-        described = self.descriptor(asked.features, kept, wanted)
-        exponents = None
-        if marked.exponents is not None and asked.exponents is not None:
-            exponents = torch.cat([marked.exponents, asked.exponents])  # (K + Q, T)
-        return EpisodeOutput(self.locator(described), exponents, asked.features, presence=self.presence(described))
+        shots, encoded = len(support.raw), self.encoder(support.joined(query))  # one batch costs less than two
+        marked, asked = encoded.features[:shots], encoded.features[shots:]
+        kept = prototypes(self.represent(marked, points_input), mask)  # (N, D)
+        described = self.descriptor(asked, kept, wanted)
+        return EpisodeOutput(self.locator(described), encoded.exponents, asked, presence=self.presence(described))
 
     def own_losses(self, output: EpisodeOutput, points_input: Tensor, valid: Tensor) -> dict[str, Tensor]:
         """Further terms of a compared method, weighted, for true points (1, P, 2), valid (1, P); SalViT has none."""

@@ -28,6 +28,14 @@ class EncoderInput:
     saliency: Tensor | None = None
     """(B, S, S) in [0, 1] at the input size; None: no prior (provider ``none``), attention is not masked."""
 
+    def joined(self, other: EncoderInput) -> EncoderInput:
+        """This batch and another as one."""
+        images = None if self.images is None or other.images is None else torch.cat([self.images, other.images])
+        saliency = None
+        if self.saliency is not None and other.saliency is not None:
+            saliency = torch.cat([self.saliency, other.saliency])
+        return EncoderInput(torch.cat([self.raw, other.raw]), images, saliency)
+
 
 @dataclass(frozen=True, slots=True)
 class EncoderOutput:

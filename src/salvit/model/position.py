@@ -55,10 +55,14 @@ class RelativeKeyEncoding(nn.Module):
         return (by_y[..., :, None] + by_x[..., None, :]).flatten(-2).transpose(-1, -2)
 
     def squared_length(self) -> Tensor:
-        """‖r_ij‖²: (P, P)."""
-        columns, rows = self.across[self._to_x], self.down[self._to_y]  # (P, W, C), (P, H, C)
-        lengths = columns.square().sum(-1)[:, None, :] + rows.square().sum(-1)[:, :, None]  # (P, H, W)
-        return (lengths + 2 * torch.einsum("phc,pwc->phw", rows, columns)).flatten(1)
+        """‖r_ij‖²: (P, P).
+
+        It depends on the offset alone, so it is computed for each offset once; the windows of that table are its rows.
+        """
+        (height, width), down, across = self.grid_hw, self.down, self.across
+        lengths = down.square().sum(-1)[:, None] + across.square().sum(-1) + 2 * down @ across.T  # (2H − 1, 2W − 1)
+        windows = lengths.unfold(0, height, 1).unfold(1, width, 1)  # (H, W, H, W), by the first offset in it
+        return windows.flip(0, 1).reshape(height * width, height * width)
 
     def pair_products(self, query: Tensor, key: Tensor | None, scale: float) -> Iterator[Tensor]:
         """q·r, or q·r − k·r where keys are given, times ``scale``, one image at a time: each (E, P, P).
