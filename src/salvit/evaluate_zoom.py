@@ -6,6 +6,8 @@ of a query is used.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +26,8 @@ from salvit.evaluate import (
     stated_ellipses,
     write_predictions,
 )
-from salvit.types import Detector, FloatArray
+from salvit.geometry import Window
+from salvit.types import Detector, Encoded, FloatArray
 
 if TYPE_CHECKING:
     from salvit.transductive import TransductiveSettings
@@ -42,8 +45,9 @@ def predict_zoomed(
     track: Track,
 ) -> None:
     """As :func:`salvit.evaluate.predict_list`, each query looked at twice; what is refined is the second look."""
+    near = _NearSupports(detector, saliency_of)
     write_predictions(
-        lambda index: _look_twice(detector, frozen, index, encoded, saliency_of, transductive),
+        lambda index: _look_twice(detector, frozen, index, encoded, near, saliency_of, transductive),
         len(frozen),
         {"list_hash": frozen.hash, "model": detector.name, **stated_ellipses(detector), **about},
         path,
@@ -52,11 +56,32 @@ def predict_zoomed(
     )
 
 
+class _NearSupports:
+    """Supports near their marks, encoded once: a record is shown in the same way whenever the same points are asked."""
+
+    def __init__(self, detector: Detector, saliency_of: SaliencyOf | None) -> None:
+        self._detector, self._saliency_of = detector, saliency_of
+        self._known: dict[tuple[str, Window], Encoded] = {}
+
+    def encode(self, views: Sequence[View]) -> Encoded:
+        """The views as one batch; features are kept as float16, as in a whole list."""
+        import torch
+
+        size = self._detector.input_size
+        for view in views:
+            if (view.record.id, view.window) not in self._known:
+                one = self._detector.encode([fit_view(view, None, size, self._saliency_of)])
+                self._known[view.record.id, view.window] = replace(one, features=one.features.half(), saliency=None)
+        found = [self._known[view.record.id, view.window] for view in views]
+        return Encoded(torch.cat([one.features for one in found]).float(), tuple(one.fits[0] for one in found))
+
+
 def _look_twice(
     detector: Detector,
     frozen: FrozenList,
     index: int,
     encoded: EncodedList,
+    near: _NearSupports,
     saliency_of: SaliencyOf | None,
     transductive: TransductiveSettings | None,
 ) -> list[dict[str, Any]]:
@@ -67,8 +92,7 @@ def _look_twice(
         View(view.record, zoom_window(found[first.known], view.window))
         for view, found in zip(episode.queries, first.points, strict=True)
     ]
-    images = [fit_view(view, None, size, saliency_of) for view in supports]
-    nearer = detector.learn([mark_view(view, episode, size) for view in supports], detector.encode(images))
+    nearer = detector.learn([mark_view(view, episode, size) for view in supports], near.encode(supports))
     occlusions = episode.occlusions or (None,) * len(queries)
     shown = [fit_view(*pair, size, saliency_of) for pair in zip(queries, occlusions, strict=True)]
     seen = detector.encode(shown)
