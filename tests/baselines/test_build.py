@@ -18,7 +18,7 @@ from salvit.checkpoint import own_weights, put_weights
 from salvit.episode_tensors import EpisodeTensors
 from salvit.learner import Learner, flat
 from salvit.model.locator import covariance, decode
-from salvit.model.settings import ModelSettings
+from salvit.model.settings import ModelSettings, preset
 from salvit.recipes import TrainSettings, read_recipe
 from salvit.types import Example
 
@@ -181,3 +181,10 @@ def test_the_shipped_recipe_builds_every_method(name):
     output = model(batch, points, mask, batch)
     assert torch.isfinite(model.decode(output.scales).points_input).all()
     assert 0 < sum(weight.numel() for weight in model.parameters() if weight.requires_grad) < 12_000_000
+
+
+@pytest.mark.parametrize("name", ["fskd", "maml", "tfa"])
+def test_a_head_without_weights_is_refused_by_methods_that_need_them(name):
+    settings = replace(preset("salvit-lite0", "swift"), method=name)
+    with pytest.raises(ValueError, match="needs a localisation net with weights"):
+        build_method(settings, None)

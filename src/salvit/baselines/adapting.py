@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.func import functional_call
 
 from salvit.backbones import Backbone
-from salvit.baselines.method import Method
+from salvit.baselines.method import Method, check_head
 from salvit.model.build import build_head
 from salvit.model.detector import EpisodeOutput
 from salvit.model.encoder import EncoderInput
@@ -38,6 +38,7 @@ class Adapting(Method):
     adapts_in_training: bool
 
     def __init__(self, settings: ModelSettings, backbone: Backbone) -> None:
+        check_head(settings)
         super().__init__(settings, backbone)
         self.descriptor, self.locator = build_head(self.settings, self.encoder)
         self._adapted: Weights | None = None

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from salvit.backbones import Backbone
 from salvit.baselines.distinctiveness import DistinctEncoder, split_distinctiveness
-from salvit.baselines.method import Method
+from salvit.baselines.method import Method, check_head
 from salvit.model.detector import EpisodeOutput
 from salvit.model.encoder import EncoderInput
 from salvit.model.locator import Locator, ScaleOutput, at_cell, grid_target
@@ -85,6 +85,7 @@ class FSKD(Method):
     """
 
     def __init__(self, settings: ModelSettings, backbone: Backbone) -> None:
+        check_head(settings)
         super().__init__(settings, backbone, DistinctEncoder(settings, backbone))
         head, channels, grid_hw = self.settings.head, self.encoder.channels - 1, self.encoder.grid_hw
         if head.kind == "spatial":

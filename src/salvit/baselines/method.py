@@ -89,6 +89,15 @@ class Method(SalViT, ABC):
         return self.settings.saliency != "none"
 
 
+def check_head(settings: ModelSettings) -> None:
+    """Refuse the dynamic head, whose localisation net has no weights: a method that adapts or extends it has no use."""
+    if settings.head.kind == "dynamic":
+        raise ValueError(
+            f"{settings.method} needs a localisation net with weights, and head.kind = 'dynamic' (width = 'swift') has "
+            "none: use width = 'light', or head.kind 'spatial' or 'flat'"
+        )
+
+
 def scale_of_map(scores: Tensor, wanted: Tensor | None = None) -> tuple[ScaleOutput]:
     """A score for each cell as the only scale of a localisation net.
 
