@@ -24,6 +24,7 @@ MODEL = Model("salvit-lite0-light", "animal_pose-lite0")
         ({"occluder": "grey", "hidden": 50, "kind": "novel"}, "m-animal_pose-cow-1shot-grey50-novel"),
         ({"failure": ("shifted", 0.2)}, "m-animal_pose-cow-1shot-shifted0.2"),
         ({"finetune": 10}, "m-animal_pose-cow-1shot-finetuned10"),
+        ({"zoom": True}, "m-animal_pose-cow-1shot-zoom"),
     ],
 )
 def test_a_result_file_is_named_by_what_was_asked(changes, name):

@@ -113,7 +113,7 @@ def test_tables_killed_in_training_and_between_results_end_as_if_nothing_had_hap
     assert (out / "tables.md").read_text() == (ground / "whole" / "tables.md").read_text()
     again = finish(start(ground, "killed"))
     assert "0 results are missing" in again
-    result = whole["toy-creatures-creatures-giraffe-1shot-6q-T.json"]
+    result = whole["toy-creatures-creatures-giraffe-1shot-6q-T-zoom.json"]
     assert result["command"].startswith(
         "salvit train recipes/toy-creatures.toml --root $SALVIT_DATA/creatures --out run"
     )

@@ -41,7 +41,8 @@ def evaluation_of(ask: Ask, model: str = f"{RUN}/best.safetensors") -> str:
         "occlusion": f"{ask.hidden / 100:g}" if ask.occluder else None,
     }
     given = {name: value for name, value in options.items() if value is not None}
-    return f"{freeze} && {evaluate_command(ask.data, ask.unseen, model, given, ask.transductive)}"
+    evaluate = evaluate_command(ask.data, ask.unseen, model, given, ask.transductive, zoom=ask.zoom)
+    return f"{freeze} && {evaluate}"
 
 
 def lines_of(table: Table) -> list[Line]:

@@ -65,6 +65,8 @@ class Ask:
     """Kind and strength of a failure of saliency."""
     finetune: int = 0
     """Steps on each episode's supports."""
+    zoom: bool = False
+    """Look twice, nearer where the keypoints were found at first."""
     seed: int = 0
 
     @property
@@ -92,6 +94,8 @@ class Ask:
             parts.append(self.failure[0] + (f"{self.failure[1]:g}" if self.failure[1] else ""))
         if self.finetune:
             parts.append(f"finetuned{self.finetune}")
+        if self.zoom:
+            parts.append("zoom")
         return "-".join(parts)
 
 

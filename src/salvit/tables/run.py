@@ -25,6 +25,7 @@ from salvit.evaluate import (
     predict_list,
     read_predictions,
 )
+from salvit.evaluate_zoom import predict_zoomed
 from salvit.model.detector import SalViT
 from salvit.predict import load
 from salvit.priors import saliency_of_records
@@ -203,7 +204,7 @@ class _Evaluation:
     def measure(self, ask: Ask, name: str, paper: float | None) -> dict[str, Any]:
         """Predict to a file, score it."""
         listed = self._listed(ask)
-        about = about_run(self._detector, listed, ask.finetune, ask.transductive, model=self._loaded)
+        about = about_run(self._detector, listed, ask.finetune, ask.transductive, model=self._loaded, zoom=ask.zoom)
         about |= {"model": self._job.model.name + ("+T" if ask.transductive is not None else ""), "paper": paper}
         if self._job.recipe is not None:
             about["protocol"]["training_episodes"] = self._job.recipe.train.episodes
@@ -229,6 +230,9 @@ class _Evaluation:
             encoded = encode_list(detector, listed, **shown)  # type: ignore[arg-type]
         else:
             encoded = self._known = encode_list(detector, listed, known=self._known, **shown)  # type: ignore[arg-type]
+        if ask.zoom:
+            predict_zoomed(detector, listed, encoded, about, path, transductive=ask.transductive, **shown)  # type: ignore[arg-type]
+            return
         predict_list(detector, listed, encoded, about, path, transductive=ask.transductive, track=self._track)
 
     def _listed(self, ask: Ask) -> FrozenList:

@@ -252,7 +252,7 @@ def _toy() -> Table:
     plain = Ask(data="creatures", unseen="", episodes=2)
     refined = replace(plain, queries=6, transductive=TransductiveSettings())
     blocks = []
-    for title, ask in (("plain", plain), ("+T", refined)):
+    for title, ask in (("plain", plain), ("+T, looking twice", replace(refined, zoom=True))):
         asks = {name: replace(ask, unseen=name) for name in species}
         cells = {name: Cell((ask,), True) for name, ask in asks.items()}
         blocks.append(Block(title, species, (Group((Line("tiny SalViT", model, cells),)),)))
