@@ -12,16 +12,16 @@ ANIMALS = ("cat", "dog", "cow", "horse", "sheep")
 def test_a_row_has_the_mean_of_its_species_only_where_all_are_there(result):
     names = {name: f"match-lite0-animal_pose-{name}-1shot" for name in ANIMALS}
     found = {names[name]: result(10.0 * number, 0.5) for number, name in enumerate(ANIMALS)}
-    found["salvit-lite0-light-animal_pose-cow-1shot"] = result(7.0, 0.5)
+    found["salvit-lite0-swift-animal_pose-cow-1shot"] = result(7.0, 0.5)
     rows = animal_pose_table(found).splitlines()
     whole = "0.0 ± 0.5 | 10.0 ± 0.5 | 20.0 ± 0.5 | 30.0 ± 0.5 | 40.0 ± 0.5 | 20.0 |"
     assert rows[2] == f"| `match` on Lite0, untrained, ours | {whole}"
-    assert rows[3] == "| SalViT on Lite0, light, ours | — | — | 7.0 ± 0.5 | — | — | — |"
+    assert rows[3] == "| SalViT on Lite0, swift, ours | — | — | 7.0 ± 0.5 | — | — | — |"
     assert rows[-1].endswith("| 49.3 |")  # the paper's SalViT
 
 
 def test_other_results_are_not_in_the_short_table(result):
-    names = ("occlusion-rgb-lite0-animal_pose-cow-1shot", "salvit-lite0-light-animal_pose-cow-1shot-grey50-novel")
+    names = ("occlusion-rgb-lite0-animal_pose-cow-1shot", "salvit-lite0-swift-animal_pose-cow-1shot-grey50-novel")
     assert "ours" not in animal_pose_table({name: result(7.0) for name in names})
 
 

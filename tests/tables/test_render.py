@@ -57,7 +57,7 @@ def test_data_that_is_not_at_hand_is_said_so():
 
 
 def test_commands_are_the_results_own_or_those_that_would_be_typed(result):
-    text = render_table(MAIN, {"salvit-lite0-light-animal_pose-cow-1shot": result(50.0)})
+    text = render_table(MAIN, {"salvit-lite0-swift-animal_pose-cow-1shot": result(50.0)})
     folded = text.split("<details>")[1]
     assert "1,000 novel + 1,000 base episodes, seed 0, a machine" in folded
     assert "  salvit train recipes/x.toml --out run\n  salvit evaluate\n" in folded

@@ -6,7 +6,7 @@ from salvit.tables.rows import Ask, Block, Cell, Figure, Group, Line, Model, Tab
 from salvit.transductive import TransductiveSettings
 
 COW = Ask(data="animal_pose", unseen="cow")
-MODEL = Model("salvit-lite0-light", "animal_pose-lite0")
+MODEL = Model("salvit-lite0-swift", "animal_pose-lite0-swift")
 
 
 @pytest.mark.parametrize(

@@ -46,14 +46,14 @@ def test_a_named_model_is_planned_whether_meant_for_this_hardware_or_not(places)
 
 
 def test_another_data_set_is_set_beside_the_recipe(places):
-    (job,) = plan(find_tables(["main"]), places, models=["salvit-lite0-light"], unseen=["val"])
+    (job,) = plan(find_tables(["main"]), places, models=["salvit-lite0-swift"], unseen=["val"])
     assert job.changes == ("data.name=cub", "data.unseen=val") and job.recipe.data.name == "cub"
 
 
 def test_a_result_holds_the_papers_figure_of_its_own_cell():
     figures = paper_figures(find_tables(["main"]))
-    assert figures["salvit-lite0-light-animal_pose-cow-1shot"] == 48.13
-    assert figures["salvit-lite0-light-cub-all-5shot-60q-T"] == 89.81
+    assert figures["salvit-lite0-swift-animal_pose-cow-1shot"] == 48.13
+    assert figures["salvit-lite0-swift-cub-all-5shot-60q-T"] == 89.81
     assert "match-lite0-animal_pose-cow-1shot" not in figures
 
 

@@ -42,7 +42,7 @@ def _group(label: str, *lines: tuple[str, str, Model], is_baseline: bool = False
     return Group(made, label, paper_columns(columns, paper.ABLATION, label), is_baseline)
 
 
-def _lite0(name: str, label: str = "Lite0, light") -> tuple[str, str, Model]:
+def _lite0(name: str, label: str = "Lite0, swift") -> tuple[str, str, Model]:
     return "lite0", label, _own(name)
 
 
@@ -57,7 +57,7 @@ _CNN = Block(
         _group("CNN-only", _full("ablation-cnn-only"), _lite0("ablation-cnn-only-lite0")),
         _group("ViT-only", _full("ablation-vit-only"), _lite0("ablation-vit-only-lite0")),
         _group("CNN+ViT", _full("ablation-cnn-vit"), _lite0("ablation-cnn-vit-lite0")),
-        _group("SalViT", ("full", FULL, DEFAULT), ("lite0", "Lite0, light", LITE0), is_baseline=True),
+        _group("SalViT", ("full", FULL, DEFAULT), ("lite0", "Lite0, swift", LITE0), is_baseline=True),
         _group("SalViT without ML", _full("ablation-without-ml")),
         _group("SalViT without PE", _full("ablation-without-pe")),
         _group("SalViT with absolute PE, not printed", _full("ablation-absolute-pe")),
@@ -137,7 +137,7 @@ OURS = Table(
     "ours",
     "What the paper decided without a table",
     "ours",
-    "Lite0 at the light width, cow unseen, harmonic PCK@0.1; in brackets the change against what is usual.",
+    "Lite0 at the swift width, cow unseen, harmonic PCK@0.1; in brackets the change against what is usual.",
     (
         _choice(
             "Interaction matrix",
@@ -181,7 +181,7 @@ def _seeds() -> Table:
         "seeds",
         "SalViT against vanilla ViT, three seeds",
         "ours",
-        "Lite0 at the light width, cow unseen, harmonic PCK@0.1; in brackets the change of vanilla ViT against SalViT "
+        "Lite0 at the swift width, cow unseen, harmonic PCK@0.1; in brackets the change of vanilla ViT against SalViT "
         "with the same seed. Predictions are kept in the folder of runs: `salvit score --against` compares two by a "
         "paired bootstrap.",
         (Block("", _COW, tuple(groups)),),

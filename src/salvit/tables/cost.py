@@ -36,7 +36,7 @@ def cost_settings() -> dict[str, ModelSettings]:
         **compared,
         "SalViT (DINO)": preset("salvit-dino-s16"),
         "SalViT (default)": default,
-        "SalViT on Lite0, light": preset("salvit-lite0", "light"),
+        "SalViT on Lite0, swift": preset("salvit-lite0", "swift"),
         "SalViT on DINOv2, light": preset("salvit-dinov2", "light"),
     }
 

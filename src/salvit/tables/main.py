@@ -10,7 +10,7 @@ from salvit.tables.paper import ANIMALS, SETS
 from salvit.tables.rows import LISTS, Ask, Block, Cell, Figure, Group, Line, Metric, Model, Table
 from salvit.transductive import TransductiveSettings
 
-LITE0 = Model("salvit-lite0-light", "animal_pose-lite0")
+LITE0 = Model("salvit-lite0-swift", "animal_pose-lite0-swift")
 DINOV2 = Model("salvit-dinov2-light", "animal_pose-dinov2")
 DEFAULT = Model("main-salvit-default", "main-salvit-default")
 DINO = Model("main-salvit-dino", "main-salvit-dino")
@@ -93,8 +93,8 @@ def _main_block(shots: int) -> Block:
         Group(
             (
                 Line(FULL, DEFAULT, everywhere(plain)),
-                Line("Lite0, light", LITE0, everywhere(plain, every)),
-                Line("Lite0, light, looking twice", LITE0, everywhere(replace(plain, zoom=True), every)),
+                Line("Lite0, swift", LITE0, everywhere(plain, every)),
+                Line("Lite0, swift, looking twice", LITE0, everywhere(replace(plain, zoom=True), every)),
                 Line("ResNet-50, light", resnet50, everywhere(plain)),
                 Line("Lite0, full setting", lite0, everywhere(plain)),
             ),
@@ -107,8 +107,8 @@ def _main_block(shots: int) -> Block:
         Group(
             (
                 Line(FULL, DEFAULT, everywhere(refined)),
-                Line("Lite0, light, +T", LITE0, everywhere(refined, every)),
-                Line("Lite0, light, +T, looking twice", LITE0, everywhere(replace(refined, zoom=True), every)),
+                Line("Lite0, swift, +T", LITE0, everywhere(refined, every)),
+                Line("Lite0, swift, +T, looking twice", LITE0, everywhere(replace(refined, zoom=True), every)),
                 Line("DINOv2, light, +T", DINOV2, everywhere(refined, some)),
             ),
             "SalViT (default)+T",
@@ -124,8 +124,8 @@ def _beside(plain: Ask) -> Group:
     vit, none = "ablation-cnn-vit-lite0", "ablation-cnn-only-lite0"
     return Group(
         (
-            Line("vanilla ViT on Lite0, light", Model(vit, vit), everywhere(plain, ("cow",))),
-            Line("no block on Lite0, light", Model(none, none), everywhere(plain, ("cow",))),
+            Line("vanilla ViT on Lite0, swift", Model(vit, vit), everywhere(plain, ("cow",))),
+            Line("no block on Lite0, swift", Model(none, none), everywhere(plain, ("cow",))),
             Line("`match` on Lite0, untrained", match("lite0"), everywhere(plain, (*ANIMALS, "cub"))),
             Line("`match` on DINOv2, untrained", match("dinov2-s14"), everywhere(plain, ANIMALS)),
         )

@@ -26,7 +26,7 @@ def _refined_group(
 ) -> Group:
     lines = (
         Line(FULL, DEFAULT, _refined((), settings, first), "full"),
-        Line("Lite0, light", LITE0, _refined(SPECIES, settings, first), "lite0"),
+        Line("Lite0, swift", LITE0, _refined(SPECIES, settings, first), "lite0"),
     )
     return Group(lines, label, by_column(_REFINED[2:], figures), is_baseline=settings is None)
 
@@ -87,9 +87,9 @@ def _detectors() -> Table:
         return Model(name, name)
 
     lines = (
-        Line("learned (ours), Lite0, light", LITE0, cells(True), "lite0"),
-        Line("RBD, Lite0, light", own("saliency-rbd-lite0"), cells(False), "lite0"),
-        Line("spectral residual, Lite0, light", own("saliency-spectral-residual-lite0"), cells(False), "lite0"),
+        Line("learned (ours), Lite0, swift", LITE0, cells(True), "lite0"),
+        Line("RBD, Lite0, swift", own("saliency-rbd-lite0"), cells(False), "lite0"),
+        Line("spectral residual, Lite0, swift", own("saliency-spectral-residual-lite0"), cells(False), "lite0"),
         Line("class-token attention, DINOv2, light", DINOV2, cells(True), "dinov2"),
         Line("learned (ours), ResNet-50, full setting", DEFAULT, cells(False), "full"),
         Line("RBD, ResNet-50, full setting", own("saliency-rbd"), cells(False), "full"),
@@ -126,7 +126,7 @@ def _failures() -> Table:
         for column, failure in _FAILURES.items()
     }
     methods = {"FSKD": "fskd", "ProtoNet": "protonet"}
-    lines = [Line("SalViT on Lite0, light", LITE0, cells), Line("SalViT on DINOv2, light", DINOV2, cells)]
+    lines = [Line("SalViT on Lite0, swift", LITE0, cells), Line("SalViT on DINOv2, light", DINOV2, cells)]
     for label, method in methods.items():
         changes = (f"model.method={method}", "model.reweight=true")
         model = Model(f"compared-{method}-reweighted", "animal_pose-compared", changes)
@@ -184,7 +184,7 @@ def _hidden_block(
             lines.append(Line(FULL, model, hidden_cells(occluder, shares, ANIMALS), "full"))
         if lite0:
             model = LITE0 if lite0 == LITE0.recipe else Model(lite0, lite0)
-            text = f"{'' if row in figures else row + ', '}Lite0, light, cow"
+            text = f"{'' if row in figures else row + ', '}Lite0, swift, cow"
             lines.append(Line(text, model, hidden_cells(occluder, shares, ("cow",), row in here), "lite0"))
         stated = by_column(columns, figures[row]) if row in figures else {}
         groups.append(Group(tuple(lines), row if stated else "", stated, is_baseline=number == 0))
