@@ -55,4 +55,4 @@ def test_the_command_line_searches_together(marked_folder):
     done = CliRunner().invoke(app, [*common, "--transductive", "--out", str(out), "--device", "cpu"])
     assert done.exit_code == 0 and out.is_file(), done.output
     wrong = CliRunner().invoke(app, [*common, "--transductive", "--flip"])
-    assert wrong.exit_code == 1 and "neither --flip nor --resume" in str(wrong.exception)
+    assert wrong.exit_code == 1 and "it goes without --flip, --resume and --zoom" in str(wrong.exception)

@@ -120,7 +120,9 @@ def test_the_version_is_printed():
 
 
 def invoke(folder, *words):
-    result = CliRunner().invoke(app, ["detect", "--support", "support.json", *words], env={"COLUMNS": "200"})
+    """``salvit detect`` with ``match``: it finds coloured discs, which no trained model has to."""
+    told = ["detect", "--support", "support.json", "--model", "match", *words]
+    result = CliRunner().invoke(app, told, env={"COLUMNS": "200"})
     assert not isinstance(result.exception, Exception), result.exception
     return result
 
@@ -155,6 +157,7 @@ def test_a_run_with_other_options_is_not_gone_on_with(marked_folder, monkeypatch
     monkeypatch.chdir(marked_folder)
     invoke(marked_folder, "--query", "queries/1.png", "--out", "out.jsonl")
     words = ["detect", "--support", "support.json", "--query", "queries", "--out", "out.jsonl", "--resume"]
+    words += ["--model", "match"]
     other = CliRunner().invoke(app, [*words, "--flip"])
     assert isinstance(other.exception, ValueError) and "is of another run: its settings" in str(other.exception)
     assert CliRunner().invoke(app, words).exit_code == 0
@@ -181,7 +184,9 @@ def test_detections_are_written_in_the_formats_of_others(marked_folder, monkeypa
 def test_a_pack_finds_what_its_marked_pictures_find(marked_folder, monkeypatch):
     monkeypatch.chdir(marked_folder)
     runner = CliRunner()
-    learnt = runner.invoke(app, ["learn", "--support", "support.json", "--out", "thing.safetensors"])
+    learnt = runner.invoke(
+        app, ["learn", "--support", "support.json", "--model", "match", "--out", "thing.safetensors"]
+    )
     assert learnt.exit_code == 0 and "nose" in learnt.output
     invoke(marked_folder, "--query", "queries", "--out", "one.json")
     words = ["detect", "--pack", "thing.safetensors", "--query", "queries", "--out", "other.json"]
