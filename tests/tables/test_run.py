@@ -76,13 +76,13 @@ def start(ground, name):
 
 
 def finish(process):
-    said = process.communicate(timeout=240)
+    said = process.communicate(timeout=1200)
     assert process.returncode == 0, said
     return said[1]
 
 
 def kill_when(process, happened):
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 1200
     while not happened() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
