@@ -4,7 +4,7 @@ import numpy as np
 from PIL import Image
 
 from salvit.data.images import fit_image
-from salvit.draw import draw_detection, draw_points, ellipse_outline, palette
+from salvit.draw import draw_comparison, draw_detection, draw_points, ellipse_outline, palette
 from salvit.types import Detection, Example
 
 
@@ -59,3 +59,23 @@ def test_the_support_stands_in_a_corner_that_hides_no_point():
 def test_small_and_large_pictures_are_drawn_at_a_legible_size():
     assert max(draw_points(Image.new("RGB", (30, 20)), np.array([[3.0, 4.0]]), np.array([True]), ["nose"]).size) == 640
     assert max(draw_points(Image.new("RGB", (4000, 1000)), np.array([[3.0, 4.0]]), np.array([True])).size) == 1280
+
+
+def test_a_comparison_has_a_dot_at_the_truth_a_cross_where_it_was_found_and_a_line_between():
+    image = Image.new("RGB", (300, 300), "white")
+    truth, found = np.array([[60.0, 200.0]]), np.array([[240.0, 200.0]])
+    outline = ellipse_outline(found[0], np.diag([100.0, 100.0]), sigmas=2.0)[None]
+    drawn = np.asarray(draw_comparison(image, truth, found, outline, [(230, 159, 0)])).astype(int)
+    assert drawn.shape == (300, 300, 3) and np.asarray(image).min() == 255
+    for x in (60, 150, 240):  # the dot, the middle of the line, the cross
+        assert np.abs(drawn[200, x] - (230, 159, 0)).max() < 25
+    assert (drawn[180, 240] < 255).any()  # the ellipse
+    assert (drawn[:150] == 255).all() and (drawn[:, :50] == 255).all()
+
+
+def test_the_support_of_a_comparison_is_as_large_as_was_asked_for():
+    nothing = np.zeros((0, 2))
+    small = Image.new("RGB", (50, 50), "red")
+    drawn = draw_comparison(Image.new("RGB", (300, 300)), nothing, nothing, np.zeros((0, 48, 2)), [], small, corner=0.5)
+    reds = (np.asarray(drawn) == (255, 0, 0)).all(-1)
+    assert reds.any(0).sum() == reds.any(1).sum() == 150

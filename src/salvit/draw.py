@@ -85,6 +85,41 @@ def draw_points(
     return canvas.finish()
 
 
+def draw_comparison(
+    image: Image.Image,
+    truth: FloatArray,
+    found: FloatArray,
+    outlines: FloatArray,
+    colours: Sequence[Colour],
+    support: Image.Image | None = None,
+    *,
+    corner: float = 0.34,
+) -> Image.Image:
+    """A copy of the picture with a dot on each true point, a cross where it was found, and a line between the two.
+
+    Args:
+        image: The picture; it keeps its size.
+        truth: (N, 2) in its pixels.
+        found: (N, 2).
+        outlines: (N, C, 2) of the ellipses around what was found.
+        colours: N of them.
+        support: Goes into the corner where it hides the fewest points.
+        corner: Its longer side as a share of the picture's.
+    """
+    canvas = _Canvas(image, 1.0)
+    for outline, colour in zip(outlines, colours, strict=True):
+        canvas.polygon(outline, colour)
+    for start, end, colour in zip(truth, found, colours, strict=True):
+        canvas.line(start, end, colour)
+    for point, colour in zip(truth, colours, strict=True):
+        canvas.dot(point, colour)
+    for point, colour in zip(found, colours, strict=True):
+        canvas.cross(point, colour)
+    if support is not None:
+        canvas.paste_corner(support, np.concatenate([truth, found]), share=corner)
+    return canvas.finish()
+
+
 def _scale_for(image: Image.Image) -> float:
     long_side = max(image.size)
     return min(1.0, _LONG_SIDE / long_side) if long_side >= _SMALL_SIDE else _SMALL_SIDE / long_side
@@ -110,6 +145,10 @@ class _Canvas:
         corners = [self.at(point) for point in outline]
         self.pen.polygon(corners, fill=(*colour, 30))
         self.pen.line([*corners, corners[0]], fill=(*colour, 220), width=round(1.2 * self.unit), joint="curve")
+
+    def line(self, start: FloatArray, end: FloatArray, colour: Colour) -> None:
+        for width, ink in ((3.0, (0, 0, 0, 170)), (1.6, (*colour, 255))):
+            self.pen.line([self.at(start), self.at(end)], fill=ink, width=round(width * self.unit))
 
     def cross(self, point: FloatArray, colour: Colour) -> None:
         x, y = self.at(point)
@@ -155,11 +194,13 @@ class _Canvas:
             (best[0] + 2 * self.unit - left, best[1] + 1.5 * self.unit - top), text, self._ink(colour), self.font
         )
 
-    def paste_corner(self, small: Image.Image, points: FloatArray) -> tuple[float, float, float, float]:
+    def paste_corner(
+        self, small: Image.Image, points: FloatArray, *, share: float = 0.26
+    ) -> tuple[float, float, float, float]:
         """Put a small picture into the corner that hides the fewest points; gives its place on the layer."""
         width, height = self.picture.size
-        share = 0.26 * max(width, height) / max(small.size)
-        size = (max(1, round(small.width * share)), max(1, round(small.height * share)))
+        scale = share * max(width, height) / max(small.size)
+        size = (max(1, round(small.width * scale)), max(1, round(small.height * scale)))
         border = max(2, round(self.unit))
         framed = Image.new("RGB", (size[0] + 2 * border, size[1] + 2 * border), (255, 255, 255))
         framed.paste(small.resize(size, Image.Resampling.LANCZOS), (border, border))
