@@ -16,6 +16,7 @@ from salvit.cli import (
     data,
     detect,
     evaluate,
+    figures,
     info,
     learn,
     saliency,
@@ -44,6 +45,7 @@ app.command("train")(train.train)
 app.command("calibrate")(calibrate.calibrate)
 app.command("compare")(compare.compare)
 app.command("tables")(tables.tables)
+app.command("figures")(figures.figures)
 app.command("serve")(serve.serve)
 app.add_typer(saliency.app, name="saliency")
 app.add_typer(data.app, name="data")
