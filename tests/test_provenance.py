@@ -9,7 +9,7 @@ from salvit.data.episodes import EpisodeSettings
 from salvit.data.frozen import freeze, read_frozen, write_frozen
 from salvit.data.splits import open_problem
 from salvit.evaluate import part_of_list
-from salvit.provenance import evaluation_command, training_command
+from salvit.provenance import calibration_command, evaluation_command, training_command
 from salvit.recipes import DataSettings, Recipe
 from salvit.transductive import TransductiveSettings
 
@@ -61,3 +61,16 @@ def test_a_part_of_a_list_and_transduction_are_in_the_command(listed):
     part = part_of_list(listed, queries=4, kind="novel")
     made = evaluation_command(part, "match", transductive=TransductiveSettings(eta=2))
     assert "--queries 5 --crop" in made and "--queries 4 --kind novel --transductive" in made and "--eta 2" in made
+
+
+def test_a_calibrated_checkpoint_knows_both_commands():
+    told = calibration_command(
+        "salvit train recipes/x.toml --out run", Path("/a/best.safetensors"), ["cub"], 9, Path("c")
+    )
+    assert told == (
+        "salvit train recipes/x.toml --out run && salvit calibrate run/best.safetensors --root $SALVIT_DATA/cub "
+        "--episodes 9 --out run/c"
+    )
+    assert calibration_command("", Path("x"), [], 9, Path("c")) == ""
+    both = calibration_command("train", Path("x"), ["cub", "animal_pose"], 9, Path("c"))
+    assert "--root cub=$SALVIT_DATA/cub --root animal_pose=$SALVIT_DATA/animal_pose" in both

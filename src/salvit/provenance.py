@@ -31,6 +31,22 @@ def training_command(recipe: Path, settings: Recipe, given: Collection[str], cha
     return " ".join(["salvit train", f"recipes/{recipe.name}", *roots, f"--out {RUN}", *set_by])
 
 
+def calibration_command(trained: str, checkpoint: Path, roots: Collection[str], episodes: int, out: Path) -> str:
+    """What trained a checkpoint, then ``salvit calibrate`` of it; empty where the checkpoint does not know the first."""
+    if not trained:
+        return ""
+    names = list(roots)
+    given = [f"--root {name + '=' if len(names) > 1 else ''}$SALVIT_DATA/{name}" for name in names]
+    words = [
+        "salvit calibrate",
+        f"{RUN}/{checkpoint.name}",
+        *given,
+        f"--episodes {episodes}",
+        f"--out {RUN}/{out.name}",
+    ]
+    return f"{trained} && {' '.join(words)}"
+
+
 def about_run(
     detector: Detector,
     listed: FrozenList,

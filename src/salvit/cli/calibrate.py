@@ -38,6 +38,7 @@ def calibrate(
     from salvit.cli.train import _roots
     from salvit.predict import load_trained
     from salvit.priors import saliency_of_records
+    from salvit.provenance import calibration_command
     from salvit.sources import open_problems
 
     if threads:
@@ -48,9 +49,8 @@ def calibrate(
     model = load_trained(checkpoint, device=device)
     sources = dev_sources(recipe, open_problems(recipe, roots), model, saliency_of_records(model), track)
     result = fit(model, sources, episodes, track=track)
-    save_checkpoint(
-        out, saved.recipe, saved.weights, {}, saved.state, command=saved.command, calibration=result.calibration
-    )
+    command = calibration_command(saved.command, checkpoint, roots, episodes, out)
+    save_checkpoint(out, saved.recipe, saved.weights, {}, saved.state, command=command, calibration=result.calibration)
     draw_reliability(result, plot)
     console = Console()
     console.print(table_of(result))
