@@ -32,7 +32,7 @@ def training_command(recipe: Path, settings: Recipe, given: Collection[str], cha
 
 
 def calibration_command(trained: str, checkpoint: Path, roots: Collection[str], episodes: int, out: Path) -> str:
-    """What trained a checkpoint, then ``salvit calibrate`` of it; empty where the checkpoint does not know the first."""
+    """What trained a checkpoint, then ``salvit calibrate`` of it; empty where the first is not known."""
     if not trained:
         return ""
     names = list(roots)

@@ -79,5 +79,5 @@ def test_what_is_meant_for_this_hardware_is_small_and_has_its_data():
 def test_tables_are_found_by_name_and_an_unknown_name_lists_the_known():
     assert [table.name for table in find_tables(["ablation", "priors", "main"])] == ["ablation", "main"]
     assert "toy" not in [table.name for table in find_tables([])]
-    with pytest.raises(ValueError, match=r"unknown table 'mian'; known: main, .*, cost"):
-        find_tables(["mian"])
+    with pytest.raises(ValueError, match=r"unknown table 'first'; known: main, .*, cost"):
+        find_tables(["first"])
