@@ -23,8 +23,8 @@ from salvit.flip import check_pairs, look_mirrored, merge, pairs_at_one_place
 from salvit.geometry import Window
 from salvit.packs import check_pack
 from salvit.queries import Query, find_images
+from salvit.released import DEFAULT, load_released
 from salvit.released import NAMES as RELEASED
-from salvit.released import default_model, load_released
 from salvit.suggest import MARKED, describe
 from salvit.types import Detection, Detector, Example, Failure, FittedImage, Pack, Prediction
 from salvit.zoom import Prior, nearer, nearer_pack, with_nearer
@@ -40,13 +40,13 @@ def load(name: str | None = None, *, device: str = "auto") -> Detector:
 
     Args:
         name: ``lite`` or ``dino`` (trained, released with salvit), ``match`` (nearest features of lite0),
-            ``match:BACKBONE``, or a file that ``salvit train`` wrote; None: ``lite`` where it is, else ``match``.
+            ``match:BACKBONE``, or a file that ``salvit train`` wrote; None: ``match``.
         device: ``auto``, ``cpu``, ``cuda``, ``cuda:1``, ``mps``.
     """
     from salvit.backbones import build_backbone
     from salvit.baselines.match import Match
 
-    name = name or default_model()
+    name = name or DEFAULT
     if name in RELEASED:
         return load_released(name, device=device)
     if name.endswith(".safetensors"):

@@ -162,10 +162,10 @@ def _given(job: Job) -> tuple[Support | None, Pack | None]:
 
 def _model_name(job: Job, pack: Pack | None) -> str:
     """The model that was asked for, or the one that made the pack."""
-    from salvit.released import NAMES, default_model
+    from salvit.released import DEFAULT, NAMES
 
     if job.model is not None or pack is None:
-        return job.model or default_model()
+        return job.model or DEFAULT
     if pack.model.startswith("match") or pack.model in NAMES:
         return pack.model
     raise ValueError(f"the pack was made by {pack.model}; name its file with --model FILE.safetensors")

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from salvit.geometry import Window, is_inside
 from salvit.projects.paths import resolve_inside
 from salvit.projects.store import Conflict, NotFound, Store
-from salvit.released import default_model
+from salvit.released import DEFAULT
 
 Kind = Literal["placed", "confirmed", "absent"]
 LinkKind = Literal["skeleton", "pair"]
@@ -53,7 +53,7 @@ class Project:
     def settings(self) -> dict[str, Any]:
         """All settings."""
         row = self.store.row("SELECT value FROM meta WHERE key = 'settings'")
-        return {"model": default_model()} | DEFAULTS | (json.loads(row[0]) if row else {})
+        return {"model": DEFAULT} | DEFAULTS | (json.loads(row[0]) if row else {})
 
     def overview(self) -> dict[str, Any]:
         """Everything but the pictures."""
