@@ -20,10 +20,8 @@ from salvit.backbones import Backbone
 from salvit.baselines.method import Method, check_head
 from salvit.model.build import build_head
 from salvit.model.detector import EpisodeOutput
-from salvit.model.encoder import EncoderInput
 from salvit.model.locator import ScaleOutput
 from salvit.model.losses import multi_scale_loss
-from salvit.model.prototypes import prototypes as prototypes_of
 from salvit.model.settings import ModelSettings
 from salvit.types import Encoded, Example, Pack, Prediction
 
@@ -47,19 +45,12 @@ class Adapting(Method):
         """Modulate, describe, locate: with adapted weights inside :meth:`locate`, else with those that were trained."""
         return self._read(self.descriptor(features, prototypes, wanted), self._adapted)
 
-    def forward(
-        self,
-        support: EncoderInput,
-        points_input: Tensor,
-        mask: Tensor,
-        query: EncoderInput,
-        wanted: Tensor | None = None,
+    def answer(
+        self, kept: Tensor, asked: Tensor, wanted: Tensor | None, marked: tuple[Tensor, Tensor, Tensor]
     ) -> EpisodeOutput:
-        """One episode, as :meth:`salvit.model.detector.SalViT.forward`, after adaptation where there is one."""
-        marked, asked = self.encoder(support).features, self.encoder(query).features
-        kept = prototypes_of(self.represent(marked, points_input), mask)
+        """What is said of the queries, after adaptation to the supports where there is one."""
         is_adapted = self.adapts_in_training or not self.training
-        weights = self.adapt(kept, marked, points_input, mask) if is_adapted else None
+        weights = self.adapt(kept, *marked) if is_adapted else None
         return EpisodeOutput(self._read(self.descriptor(asked, kept, wanted), weights), None, asked)
 
     def adapt(self, prototypes: Tensor, features: Tensor, points_input: Tensor, mask: Tensor) -> Weights:

@@ -23,11 +23,9 @@ from salvit.backbones import Backbone
 from salvit.baselines.distinctiveness import DistinctEncoder, split_distinctiveness
 from salvit.baselines.method import Method, check_head
 from salvit.model.detector import EpisodeOutput
-from salvit.model.encoder import EncoderInput
 from salvit.model.locator import Locator, ScaleOutput, at_cell, grid_target
 from salvit.model.losses import masked_mean
 from salvit.model.modulation import modulate
-from salvit.model.prototypes import prototypes as prototypes_of
 from salvit.model.settings import HeadSettings, ModelSettings
 from salvit.model.spatial import SpatialDescriptor, SpatialLocator
 
@@ -101,22 +99,15 @@ class FSKD(Method):
         """The branches of every scale."""
         return self._locate(self._describe(prototypes, features, wanted), prototypes, features, wanted)
 
-    def forward(
-        self,
-        support: EncoderInput,
-        points_input: Tensor,
-        mask: Tensor,
-        query: EncoderInput,
-        wanted: Tensor | None = None,
+    def answer(
+        self, kept: Tensor, asked: Tensor, wanted: Tensor | None, marked: tuple[Tensor, Tensor, Tensor]
     ) -> DescribedEpisode:
-        """One episode, as :meth:`salvit.model.detector.SalViT.forward`."""
-        kept = prototypes_of(self.represent(self.encoder(support).features, points_input), mask)
-        features = self.encoder(query).features
-        descriptors = self._describe(kept, features, wanted)
-        scales = self._locate(descriptors, kept, features, wanted)
+        """What :meth:`search` says of the queries, and the descriptors, for the loss of triplets."""
+        descriptors = self._describe(kept, asked, wanted)
+        scales = self._locate(descriptors, kept, asked, wanted)
         query_of = torch.zeros(0) if wanted is None else wanted.nonzero()[:, 0]
         vectors = descriptors if descriptors.ndim == 3 else descriptors.mean((-2, -1))
-        return DescribedEpisode(scales, None, features, vectors, query_of)
+        return DescribedEpisode(scales, None, asked, vectors, query_of)
 
     def own_losses(self, output: EpisodeOutput, points_input: Tensor, valid: Tensor) -> dict[str, Tensor]:
         """The loss of triplets. Choice: keypoints that follow each other in the list of one query are a triplet."""

@@ -22,7 +22,6 @@ from salvit.baselines.match import covariance_of_map, peak_of_map
 from salvit.model.detector import EpisodeOutput, SalViT
 from salvit.model.encoder import Encoder, EncoderInput, EncoderOutput
 from salvit.model.locator import Located, ScaleOutput
-from salvit.model.prototypes import prototypes as prototypes_of
 from salvit.model.saliency_mask import downscale
 from salvit.model.settings import ModelSettings
 
@@ -70,18 +69,11 @@ class Method(SalViT, ABC):
         """What :meth:`search` says, decoded, and calibrated where the method was."""
         return self.conclude(self.search(prototypes, features), known=known)
 
-    def forward(
-        self,
-        support: EncoderInput,
-        points_input: Tensor,
-        mask: Tensor,
-        query: EncoderInput,
-        wanted: Tensor | None = None,
+    def answer(
+        self, kept: Tensor, asked: Tensor, wanted: Tensor | None, marked: tuple[Tensor, Tensor, Tensor]
     ) -> EpisodeOutput:
-        """One episode, as :meth:`salvit.model.detector.SalViT.forward`."""
-        kept = prototypes_of(self.represent(self.encoder(support).features, points_input), mask)
-        features = self.encoder(query).features
-        return EpisodeOutput(self.search(kept, features, wanted), None, features)
+        """What :meth:`search` says of the queries."""
+        return EpisodeOutput(self.search(kept, asked, wanted), None, asked)
 
     @property
     def wants_saliency(self) -> bool:

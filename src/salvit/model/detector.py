@@ -139,8 +139,17 @@ class SalViT(nn.Module):
         shots, encoded = len(support.raw), self.encoder(support.joined(query))  # one batch costs less than two
         marked, asked = encoded.features[:shots], encoded.features[shots:]
         kept = prototypes(self.represent(marked, points_input), mask)  # (N, D)
+        return replace(self.answer(kept, asked, wanted, (marked, points_input, mask)), exponents=encoded.exponents)
+
+    def answer(
+        self, kept: Tensor, asked: Tensor, wanted: Tensor | None, marked: tuple[Tensor, Tensor, Tensor]
+    ) -> EpisodeOutput:
+        """What is said of an episode's queries: prototypes (N, D) and features (Q, D, H, W) of the queries.
+
+        ``marked`` are the supports, for a method that adapts to them: features (K, D, H, W), points (K, N, 2) and mask.
+        """
         described = self.descriptor(asked, kept, wanted)
-        return EpisodeOutput(self.locator(described), encoded.exponents, asked, presence=self.presence(described))
+        return EpisodeOutput(self.locator(described), None, asked, presence=self.presence(described))
 
     def own_losses(self, output: EpisodeOutput, points_input: Tensor, valid: Tensor) -> dict[str, Tensor]:
         """Further terms of a compared method, weighted, for true points (1, P, 2), valid (1, P); SalViT has none."""
