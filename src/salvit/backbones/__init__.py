@@ -24,18 +24,22 @@ def build_backbone(
 
     Args:
         name: ``lite0``, ``dinov2-s14``, ``dino-s16`` or ``resnet50``.
-        weights: ``pretrained`` (must be present: see ``salvit weights``), a file, or None for random ones.
+        weights: ``pretrained`` (must be present: see ``salvit weights``), a file, or None for random ones. A file that
+            names a variant of its network makes that one.
         attention_block: For transformers: the block whose class-token attention is given beside the tokens.
         whole: Run every block, not only those that give the best features.
         layer4_blocks: For ``resnet50``: how many blocks of layer 4 run, 2 or 3.
     """
     from salvit.backbones.dino_s16 import DinoS16
     from salvit.backbones.dinov2 import DinoV2
-    from salvit.backbones.files import load_weights, read_weights
+    from salvit.backbones.files import load_weights, read_variant, read_weights
     from salvit.backbones.lite0 import Lite0
-    from salvit.backbones.resnet50 import ResNet50
+    from salvit.backbones.resnet50 import DEFAULT_VARIANT, ResNet50
     from salvit.backbones.weights import require_weights
 
+    path = None
+    if weights is not None:
+        path = require_weights(name) if weights == "pretrained" else Path(weights)
     backbone: Backbone
     match name:
         case "lite0":
@@ -45,10 +49,10 @@ def build_backbone(
         case "dino-s16":
             backbone = DinoS16(attention_block=attention_block)
         case "resnet50":
-            backbone = ResNet50(layer4_blocks)
+            variant = None if path is None else read_variant(path)
+            backbone = ResNet50(layer4_blocks, variant or DEFAULT_VARIANT)
         case _:
             raise ValueError(f"unknown backbone {name!r}; known: lite0, dinov2-s14, dino-s16, resnet50")
-    if weights is not None:
-        path = require_weights(name) if weights == "pretrained" else Path(weights)
+    if path is not None:
         load_weights(backbone, read_weights(path), str(path))
     return backbone.requires_grad_(False).eval()

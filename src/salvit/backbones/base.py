@@ -37,6 +37,12 @@ class Tokens:
         ]
         return torch.cat(raised, dim=1) if len(raised) > 1 else raised[0]
 
+    def scaled(self) -> Tensor:
+        """:meth:`joined` with ``normalise``, then scaled to a root mean square of 1: (B, ΣC, H, W)."""
+        joined = self.joined(normalise=True)
+        scale: float = (joined.shape[1] / len(self.levels)) ** 0.5
+        return joined * scale
+
 
 class Backbone(nn.Module):
     """A network that turns RGB images in [0, 1] into :class:`Tokens`; it normalises colours itself."""
@@ -69,5 +75,16 @@ class Backbone(nn.Module):
         return dict(weights)
 
     def trainable_parts(self) -> list[nn.Module]:
-        """The parts that training may change; others stay frozen. Tokens of a wholly frozen one can be cached."""
+        """The parts that training may change; others stay frozen. Tokens of a wholly frozen one can be cached.
+
+        One that has such parts gives :meth:`begin` and :meth:`finish` too: what stands between them can be cached.
+        """
         return []
+
+    def begin(self, images: Tensor) -> Tensor:
+        """Images as in ``forward`` to what the trainable parts start from."""
+        raise NotImplementedError(f"{self.name} is frozen as a whole: call it")
+
+    def finish(self, begun: Tensor) -> Tokens:
+        """What :meth:`begin` made of square images to tokens."""
+        raise NotImplementedError(f"{self.name} is frozen as a whole: call it")

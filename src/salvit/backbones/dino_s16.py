@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from torch import Tensor, nn
 
+from salvit.backbones.base import Tokens
 from salvit.backbones.transformer import PatchTransformer
 
 FROZEN_BLOCKS = 10
@@ -39,6 +41,20 @@ class DinoS16(PatchTransformer):
     def trainable_parts(self) -> list[nn.Module]:
         """The last two blocks and the norm after them."""
         return [*self.blocks[FROZEN_BLOCKS:], self.norm]
+
+    def begin(self, images: Tensor) -> Tensor:
+        """Images to class token and patches after the frozen blocks: (B, 1 + P, D)."""
+        hidden = self.start(images)
+        for block in self.blocks[:FROZEN_BLOCKS]:
+            hidden = block(hidden)
+        return hidden
+
+    def finish(self, begun: Tensor) -> Tokens:
+        """The last two blocks and the norm; without attentiveness, which is of a frozen block."""
+        for block in self.blocks[FROZEN_BLOCKS:]:
+            begun = block(begun)
+        side = math.isqrt(begun.shape[1] - 1)
+        return Tokens((self.end(begun, (side, side)),))
 
     def tensors_of_file(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Split the joint query-key-value matrices of the original DINO files."""

@@ -1,4 +1,4 @@
-"""Reads weight files of others safely: safetensors, torch files without classes, and ONNX."""
+"""Reads weight files of others safely: safetensors, torch files without classes, ONNX, and Keras' ResNet-50."""
 
 from __future__ import annotations
 
@@ -22,7 +22,25 @@ def read_weights(path: Path) -> dict[str, Tensor]:
             return _read_torch(path)
         case ".onnx":
             return _read_onnx(path)
-    raise ValueError(f"{path}: expected a .safetensors, .pth, .pt, .bin or .onnx file of weights, got {path.suffix!r}")
+        case ".tgz":
+            from salvit.backbones.keras import read_keras_resnet50
+
+            return read_keras_resnet50(path)
+    raise ValueError(
+        f"{path}: expected a .safetensors, .pth, .pt, .bin, .onnx or .tgz file of weights, got {path.suffix!r}"
+    )
+
+
+def read_variant(path: Path) -> str | None:
+    """Which variant of its network a file says that it is for; None where it says nothing."""
+    if path.suffix == ".tgz":
+        return "v1"
+    if path.suffix != ".safetensors":
+        return None
+    from safetensors import safe_open
+
+    with safe_open(path, framework="pt") as file:
+        return (file.metadata() or {}).get("variant")
 
 
 def load_weights(backbone: Backbone, weights: Mapping[str, Tensor], source: str) -> None:

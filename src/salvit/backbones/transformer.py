@@ -40,19 +40,28 @@ class PatchTransformer(Backbone):
         """Normalised images (B, 3, H, W) to the class token and the patches: (B, 1 + P, D)."""
         return self.embeddings(images)  # type: ignore[no-any-return]
 
+    def start(self, images: Tensor) -> Tensor:
+        """RGB images (B, 3, H, W) in [0, 1] to what the first block takes: (B, 1 + P, D)."""
+        self.check_size(images)
+        return self.embed((images - self.mean) / self.std)
+
     def forward(self, images: Tensor) -> Tokens:
         """RGB images (B, 3, H, W) in [0, 1] to tokens."""
-        self.check_size(images)
+        hidden = self.start(images)  # (B, 1 + P, D)
         grid_hw = (images.shape[-2] // self.stride, images.shape[-1] // self.stride)
-        hidden = self.embed((images - self.mean) / self.std)  # (B, 1 + P, D)
         attentiveness = None
         for index, block in enumerate(self.blocks, start=1):
             tap = QueryKeyTap(block.get_submodule("attention")) if index == self.attention_block else None
             hidden = block(hidden)
             if tap is not None:
                 attentiveness = tap.class_token_attention(self.num_heads).unflatten(1, grid_hw)  # (B, H, W)
-        patches = self.norm(hidden)[:, 1:]  # (B, P, D)
-        return Tokens((patches.transpose(1, 2).unflatten(2, grid_hw),), attentiveness)
+        return Tokens((self.end(hidden, grid_hw),), attentiveness)
+
+    def end(self, hidden: Tensor, grid_hw: tuple[int, int]) -> Tensor:
+        """What the last block gives (B, 1 + P, D) to features of the patches: (B, D, H, W)."""
+        patches: Tensor = self.norm(hidden)[:, 1:].transpose(1, 2)  # (B, D, P)
+        maps: Tensor = patches.unflatten(2, grid_hw)
+        return maps
 
 
 class QueryKeyTap:

