@@ -34,7 +34,8 @@ def test_all_ways_count_every_pair_of_different_pictures_and_the_episodes_own(mo
     _, pairs = all_ways(episode, episode.query, model)
     shown = torch.cat([episode.support_mask, episode.valid]).int()
     others = int(shown.sum(0).square().sum() - shown.sum())  # of each keypoint: pictures × other pictures
-    assert pairs.points.shape[1] == others + int(episode.valid.sum())
+    by_others = int((shown.bool() & (shown.sum(0) > 1)).sum())  # each picture once with the mean of all others
+    assert pairs.points.shape[1] == others + by_others + int(episode.valid.sum())
     assert bool(pairs.valid.all()) and int(pairs.tells_presence.sum()) == 3  # own, real
 
 
@@ -48,9 +49,10 @@ def test_the_episodes_own_way_says_the_same_as_the_plain_one(model, episode):
     wanted = []
     for picture, row in enumerate(shown):
         others = sum(int((row & shown[other]).sum()) for other in range(4) if other != picture)
+        by_others = int((row & (shown.sum(0) > 1)).sum())
         mine = int(row.sum()) if picture >= 2 else 0
         wanted += list(range(firsts, firsts + mine))
-        firsts += mine + others
+        firsts += mine + others + by_others
     own[0, wanted] = True
     for one, two in zip(output.scales, plain.scales, strict=True):
         assert torch.allclose(one.logits[own], two.logits[0], atol=1e-4)

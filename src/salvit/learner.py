@@ -24,7 +24,7 @@ from salvit.model.losses import (
     reconstruction_loss,
 )
 from salvit.model.morphology import exponent_regulariser
-from salvit.model.prototypes import prototypes
+from salvit.model.prototypes import leave_one_out, prototypes
 from salvit.recipes import TrainSettings
 
 
@@ -88,30 +88,34 @@ def all_ways(episode: EpisodeTensors, query: EncoderInput, model: SalViT) -> tup
     """Look at every picture of an episode with the prototypes of every other, beside the episode's own way (ours).
 
     An episode of K supports and Q queries so gives (K + Q)(K + Q − 1) ways from picture to picture, where its own has
-    Q, for the encoding of the same pictures. Only the episode's own way tells of presence.
+    Q, for the encoding of the same pictures; each picture is also looked at with the mean of all others, so that many
+    shots are learnt too. Only the episode's own way tells of presence.
     Letters: I = K + Q pictures · M keypoints, auxiliary ones too.
     """
     shots, device = len(episode.support_mask), episode.valid.device
     encoded: EncoderOutput = model.encoder(episode.support.joined(query))
     points = torch.cat([episode.support_points, episode.query_points])  # (I, M, 2)
     shown = torch.cat([episode.support_mask, episode.valid])  # (I, M)
-    vectors = model.represent(encoded.features, points)  # (I, M, D)
+    vectors = model.represent(encoded.features, points)
+    vectors = torch.where(shown[..., None], vectors, torch.zeros_like(vectors))  # (I, M, D)
     together = prototypes(vectors[:shots], episode.support_mask)
-    kept = torch.cat([together[None], vectors])  # (1 + I, M, D): of the supports together, then of each picture
+    sets = torch.cat([together[None], vectors, leave_one_out(vectors, shown)])  # (1 + 2I, M, D)
+    pictures = torch.arange(len(shown), device=device)
+    each = torch.arange(1 + len(shown), device=device).expand(len(shown), -1)
+    picks = torch.cat([each, 1 + len(shown) + pictures[:, None]], dim=1)  # (I, I + 2): own, each other, all others
     own = wanted_pairs(episode)
     own = torch.cat([own.new_zeros(shots, own.shape[1]), own])  # (I, M)
-    is_other = ~torch.eye(len(shown), dtype=torch.bool, device=device)
+    is_other = pictures[:, None] != pictures
     others = shown[:, None] & shown[None] & is_other[..., None]  # (I seen, I marked, M)
-    asked = torch.cat([own[:, None], others], dim=1)  # (I, 1 + I, M)
-    described = model.descriptor(encoded.features, kept.flatten(0, 1), asked.flatten(1))
-    output = EpisodeOutput(
-        model.locator(described), encoded.exponents, encoded.features[shots:], presence=model.presence(described)
-    )
+    asked = torch.cat([own[:, None], others, (shown & others.any(1))[:, None]], dim=1)  # (I, I + 2, M)
+    places = points[:, None].expand(*asked.shape, 2)[asked]  # (P, 2)
+    scales, presence = model.search_at(sets, picks, encoded.features, asked, places)
+    output = EpisodeOutput(scales, encoded.exponents, encoded.features[shots:], presence=presence)
     is_real = (torch.arange(shown.shape[1], device=device) < episode.num_real).expand_as(asked)
     is_own = torch.zeros_like(asked)
     is_own[:, 0] = True
     looked = Pairs(
-        points[:, None].expand(*asked.shape, 2)[asked][None],
+        places[None],
         shown[:, None].expand_as(asked)[asked][None],
         is_real[asked][None],
         (is_real & is_own)[asked][None],

@@ -100,6 +100,8 @@ class TrainSettings:
     views: int = 3
     """Augmented views of each record whose frozen tokens are cached; 0: nothing is cached, every view is fresh."""
     learning_rate: float = 1e-4
+    weight_decay: float = 0.0
+    """Ours: weights shrink by this times the learning rate at each step (AdamW)."""
     schedule: Literal["step", "cosine"] = "step"
     """``step``: × 0.6 every 20,000 episodes; ``cosine``: down to 0 at the last."""
     lambdas: tuple[float, float, float] = (0.5, 0.5, 0.1)
@@ -134,6 +136,8 @@ class TrainSettings:
             )
         if self.views < 0 or self.learning_rate <= 0:
             raise ValueError(f"train.views must not be negative ({self.views}), learning_rate must be above 0")
+        if self.weight_decay < 0:
+            raise ValueError(f"train.weight_decay must not be negative, got {self.weight_decay}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -93,7 +93,7 @@ def train(
     weights = [parameter for parameter in learner.parameters() if parameter.requires_grad]
     if not weights:
         raise ValueError(f"{model.name} has nothing to train: set model.encoder.feature_channels, or use match")
-    optimizer = torch.optim.Adam(weights, lr=settings.learning_rate)
+    optimizer = torch.optim.AdamW(weights, lr=settings.learning_rate, weight_decay=settings.weight_decay)
     progress = Progress(0, settings.episodes, {})
     if resume and (folder / "last.safetensors").exists():
         _restore(folder / "last.safetensors", recipe, learner, optimizer, progress)
@@ -197,6 +197,7 @@ class _Run:
         for number, index in enumerate(mine):
             with fabric.no_backward_sync(self.wrapped, enabled=number + 1 < len(mine)):
                 episode = source.load(index)
+                torch.manual_seed(settings.seed + index)  # for dropout, whichever process has the episode
                 terms = self.wrapped(*flat(episode))
                 fabric.backward(terms["loss"] * (fabric.world_size / settings.episodes_per_step))
             for name, value in terms.items():

@@ -1,7 +1,9 @@
+import pytest
 import torch
 
-from salvit.model.dynamic import DynamicDescriptor, DynamicLocator
+from salvit.model.dynamic import FIRST_GAIN, DynamicDescriptor, DynamicLocator
 from salvit.model.locator import decode
+from salvit.model.losses import multi_scale_loss
 
 GRID, SCALES = (10, 10), (4, 6)
 
@@ -59,3 +61,53 @@ def test_it_learns_where_the_prototype_was_taken_from():
         loss.backward()
         optimizer.step()
     assert torch.equal(logits.argmax(-1), targets)
+
+
+def comparing_head():
+    torch.manual_seed(0)
+    return DynamicDescriptor(8 + 5, GRID, 6, SCALES, latent=3, compared=5), DynamicLocator(SCALES, 3)
+
+
+@pytest.mark.parametrize("make", [head, comparing_head])
+def test_reading_at_true_places_gives_the_same_losses_and_gradients(make):
+    descriptor, locator = make()
+    channels = 8 + descriptor.compared
+    features, sets = torch.randn(3, channels, *GRID), torch.randn(5, 4, channels)
+    picks = torch.tensor([[0, 3], [1, 2], [4, 0]])
+    wanted = torch.rand(3, 2, 4) > 0.4
+    points = torch.rand(int(wanted.sum()), 2) * 140
+    valid = torch.ones(1, len(points), dtype=torch.bool)
+    one_by_one = [descriptor(features[[q]], sets[picks[q, s]], wanted[q, [s]]) for q in range(3) for s in range(2)]
+    whole = torch.cat(one_by_one, dim=1)
+    some, presence = descriptor.at_places(features, sets, picks, wanted, points, 140)
+    assert torch.allclose(presence, whole[..., -1, 0], atol=1e-5)
+    found = []
+    for scales in (locator(whole), some):
+        descriptor.zero_grad()
+        loss = multi_scale_loss(scales, points[None], valid, 140)
+        loss.backward()
+        found.append((loss.detach(), descriptor.generate[2].weight.grad.clone(), descriptor.mix.weight.grad.clone()))
+    assert all(torch.allclose(first, second, atol=1e-4) for first, second in zip(*found, strict=True))
+
+
+def test_a_similar_place_is_found_before_anything_is_learnt():
+    descriptor, locator = comparing_head()
+    for parameter in (*descriptor.generate[2].parameters(), descriptor.bias):
+        torch.nn.init.zeros_(parameter)
+    raw = torch.zeros(1, 5, *GRID)
+    raw[:, 0] = 1.0
+    raw[0, :, 7:9, 2:4] = torch.tensor([0.0, 3.0, 0.0, 0.0, 4.0])[:, None, None]
+    features = torch.cat([torch.randn(1, 8, *GRID), raw], dim=1)
+    prototypes = torch.cat([torch.randn(1, 8), torch.tensor([[0.0, 6.0, 0.0, 0.0, 8.0]])], dim=1)
+    finest = locator(descriptor(features, prototypes))[1].logits[0, 0].detach()
+    assert int(finest.argmax()) == 4 * 6 + 1  # the cell of rows 6.7 to 8.3 and columns 1.7 to 3.3
+    assert float(finest.max()) == pytest.approx(FIRST_GAIN, rel=0.05)
+
+
+def test_only_the_gain_learns_from_similarity():
+    descriptor, locator = comparing_head()
+    features = torch.randn(1, 13, *GRID, requires_grad=True)
+    locator(descriptor(features, torch.randn(2, 13)))[0].logits.logsumexp(-1).sum().backward()
+    assert features.grad[:, :8].abs().max() > 0
+    assert features.grad[:, 8:].abs().max() == 0
+    assert descriptor.gain.grad[0].abs() > 0

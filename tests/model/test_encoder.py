@@ -144,3 +144,22 @@ def test_a_block_is_attention_and_feed_forward_each_with_norm_and_skip():
     torch.testing.assert_close(out, expected)
     assert torch.equal(mask, shaped)
     assert torch.equal(theta, exponent)
+
+
+def test_kept_raw_tokens_stand_last_and_are_never_dropped():
+    encoder, given = build(replace(ENCODER, feature_channels=6, keeps_raw=True, dropout=0.5)), batch()
+    assert encoder.channels == 16 and encoder.compared == 10
+    features = encoder.train()(given).features
+    assert torch.equal(features[:, 6:], given.raw)
+    assert 0.2 < float((features[:, :6] == 0).float().mean()) < 0.8
+
+
+def test_dropout_is_for_training_alone():
+    encoder, given = build(replace(ENCODER, dropout=0.5)).eval(), batch()
+    assert torch.equal(encoder(given).features, build().eval()(given).features)
+    assert not torch.equal(encoder.train()(given).features, encoder.train()(given).features)
+
+
+def test_dropout_must_leave_something():
+    with pytest.raises(ValueError, match="dropout must be at least 0 and below 1, got 1"):
+        replace(ENCODER, dropout=1.0)

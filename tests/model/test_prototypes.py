@@ -7,7 +7,7 @@ import torch
 from torch.autograd import gradcheck
 
 from salvit.geometry import flip_points
-from salvit.model.prototypes import gaussian_pooling, gaussian_weights, pooling_sigma, prototypes
+from salvit.model.prototypes import gaussian_pooling, gaussian_weights, leave_one_out, pooling_sigma, prototypes
 
 
 def test_weights_by_hand():
@@ -59,6 +59,16 @@ def test_prototype_is_the_mean_over_the_shots_that_have_it():
     vectors = torch.tensor([[[1.0], [5.0], [7.0]], [[3.0], [float("nan")], [9.0]]])  # what is masked does not matter
     mask = torch.tensor([[True, True, False], [True, False, False]])
     assert prototypes(vectors, mask).tolist() == [[2.0], [5.0], [0.0]]
+
+
+def test_leaving_one_out_is_the_prototype_of_all_others():
+    torch.manual_seed(0)
+    vectors, mask = torch.randn(4, 3, 2), torch.tensor([[1, 1, 0], [1, 0, 1], [1, 1, 0], [0, 0, 0]]).bool()
+    found = leave_one_out(vectors, mask)
+    for shot in range(4):
+        others = [other for other in range(4) if other != shot]
+        torch.testing.assert_close(found[shot], prototypes(vectors[others], mask[others]))
+    assert found[1, 2].tolist() == [0.0, 0.0]  # nobody else has it
 
 
 def test_order_of_shots_and_keypoints_does_not_matter():

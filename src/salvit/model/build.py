@@ -59,7 +59,14 @@ def build_head(
         spatial = SpatialDescriptor(encoder.channels, encoder.grid_hw, head.channels)
         return spatial, SpatialLocator(head.channels, head.scales, head.latent, has_presence=head.presence)
     if head.kind == "dynamic":
-        dynamic = DynamicDescriptor(encoder.channels, encoder.grid_hw, head.channels, head.scales, head.latent)
+        dynamic = DynamicDescriptor(
+            encoder.channels,
+            encoder.grid_hw,
+            head.channels,
+            head.scales,
+            head.latent,
+            compared=encoder.compared,
+        )
         return dynamic, DynamicLocator(head.scales, head.latent, has_presence=head.presence)
     flat = DescriptorNet(
         encoder.channels, encoder.grid_hw, head.channels, head.descriptor_channels, head.descriptor_side

@@ -98,6 +98,19 @@ class SalViT(nn.Module):
         """
         return self.locator(self.descriptor(features, prototypes, wanted))  # type: ignore[no-any-return]
 
+    def search_at(
+        self, prototypes: Tensor, picks: Tensor, features: Tensor, wanted: Tensor, points_input: Tensor
+    ) -> tuple[tuple[ScaleOutput, ...], Tensor | None]:
+        """:meth:`search` with many sets of prototypes, for losses, and logits of presence; for the ``dynamic`` head.
+
+        Shapes: prototypes (S, N, D), picks (Q, s): which sets a picture is asked with, features (Q, D, H, W), wanted
+        (Q, s, N), their true places (P, 2).
+        """
+        if not isinstance(self.descriptor, DynamicDescriptor):
+            raise ValueError(f"train.all_ways is for head.kind = 'dynamic', got {self.settings.head.kind!r}")
+        scales, logits = self.descriptor.at_places(features, prototypes, picks, wanted, points_input, self.input_size)
+        return scales, logits if self.settings.head.presence else None
+
     def find(self, prototypes: Tensor, features: Tensor, known: Tensor | None = None) -> Located:
         """What :meth:`search` says, :meth:`concluded <conclude>`; ``known`` (N,): keypoints that some example has."""
         described = self.descriptor(features, prototypes)

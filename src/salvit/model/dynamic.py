@@ -5,33 +5,64 @@ linear layer, whose weights a small network makes from the prototype, reads all 
 keypoint then costs next to nothing, so a training step can relate every picture of its episode to every other
 (``train.all_ways``). ``head.kind = "dynamic"`` chooses it.
 
-Letters: Q query images · N keypoints · D channels of features · m channels of the map · H, W cells · S cells of a side
-· C = Σ S² cells of all scales · V = d_v.
+Letters: Q query images · N keypoints · S sets of prototypes, s of them for each picture · D channels of features · m
+channels of the map · H, W cells · S² cells of a scale · C = Σ S² cells of all scales · V = d_v.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from salvit.model.locator import Located, ScaleOutput, decode
+from salvit.model.locator import Located, ScaleOutput, decode, grid_target
+
+FIRST_GAIN = 10.0
+"""A similarity of 1 counts so much in the logits before anything is learnt."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Weights:
+    """What a picture is read with."""
+
+    logits: Tensor
+    """(Q, s, N, scales, m)."""
+    branches: Tensor
+    """(S, N, scales, 2 + 2V, m) for offset and covariance: of each prototype, whatever the picture."""
+    presence: Tensor
+    """(Q, s, N, 2m)."""
 
 
 class DynamicDescriptor(nn.Module):
-    """𝓜 and 𝓓 at once: the picture's map, resampled to each scale, times weights made from the prototype."""
+    """𝓜 and 𝓓 at once: the picture's map, resampled to each scale, times weights made from the prototype.
+
+    Of the features the last ``compared`` channels are raw tokens (``encoder.keeps_raw``): their cosine similarity to
+    the prototype's, times a learnt gain for each scale, is added to the logits. What was learnt on some animals then
+    stands beside what needs no learning, and holds where they are unlike.
+    """
 
     def __init__(
-        self, channels_in: int, grid_hw: tuple[int, int], channels: int, scales: tuple[int, ...], latent: int
+        self,
+        channels_in: int,
+        grid_hw: tuple[int, int],
+        channels: int,
+        scales: tuple[int, ...],
+        latent: int,
+        *,
+        compared: int = 0,
     ) -> None:
         super().__init__()
-        self.sizes, self.outputs = scales, 3 + 2 * latent
+        self.sizes, self.outputs, self.compared = scales, 3 + 2 * latent, compared
+        channels_in -= compared
         self.position = nn.Parameter(torch.zeros(channels, *grid_hw))
         self.project = nn.Conv2d(channels_in, channels, kernel_size=1)
         self.mix = nn.Conv2d(channels, channels, kernel_size=3, padding=1)
         reads = len(scales) * self.outputs * channels + 2 * channels
         self.generate = nn.Sequential(nn.Linear(channels_in, 2 * channels), nn.ReLU(), nn.Linear(2 * channels, reads))
         self.bias = nn.Parameter(torch.zeros(len(scales), self.outputs))
+        self.gain = nn.Parameter(torch.full((len(scales),), FIRST_GAIN)) if compared else None
         self.channels = channels
 
     def forward(self, features: Tensor, prototypes: Tensor, wanted: Tensor | None = None) -> Tensor:
@@ -39,20 +70,82 @@ class DynamicDescriptor(nn.Module):
 
         The last cell's first number is the logit of presence.
         """
-        maps = F.relu(self.project(features) + self.position)
-        maps = maps + F.relu(self.mix(maps))  # (Q, m, H, W)
-        made = self.generate(prototypes) / self.channels**0.5
-        reads, seen = made.split([made.shape[1] - 2 * self.channels, 2 * self.channels], dim=1)
-        weights = reads.unflatten(1, (len(self.sizes), self.outputs, self.channels))  # (N, scales, 3 + 2V, m)
+        maps, picks = self._maps(features), torch.zeros(len(features), 1, dtype=torch.long, device=features.device)
+        weights = self._weights(prototypes[None], picks)
         cells = []
         for number, size in enumerate(self.sizes):
-            places = F.interpolate(maps, size=(size, size), mode="bilinear", antialias=True).flatten(2)  # (Q, m, S²)
-            read = torch.einsum("qmc,nbm->qncb", places, weights[:, number])
-            cells.append(read + self.bias[number])
-        pooled = torch.cat([maps.mean((-2, -1)), maps.amax((-2, -1))], dim=-1)  # (Q, 2m)
-        presence = F.pad((pooled @ seen.T)[..., None, None], (0, self.outputs - 1))  # (Q, N, 1, 3 + 2V)
+            places = _places(maps, size)
+            logits = self._logits(places, weights, number)
+            if self.compared:
+                logits = logits + self._similarity(features, prototypes[None], picks, number)
+            branches = torch.einsum("qmc,nbm->qncb", places, weights.branches[0, :, number]) + self.bias[number, 1:]
+            cells.append(torch.cat([logits[:, 0, ..., None], branches], dim=-1))
+        presence = F.pad(_presence(maps, weights)[:, 0, :, None, None], (0, self.outputs - 1))  # (Q, N, 1, 3 + 2V)
         described = torch.cat([*cells, presence], dim=2)
         return described if wanted is None else described[wanted][None]
+
+    def at_places(
+        self,
+        features: Tensor,
+        prototypes: Tensor,
+        picks: Tensor,
+        wanted: Tensor,
+        points_input: Tensor,
+        input_size: int,
+    ) -> tuple[tuple[ScaleOutput, ...], Tensor]:
+        """What :meth:`forward` and the locator give for losses, with many sets of prototypes; and presence.
+
+        Offsets and covariances, eight of a cell's nine numbers, are read at the cells of ``points_input`` (P, 2) alone:
+        losses look nowhere else. Shapes: features (Q, D, H, W), prototypes (S, N, D), picks (Q, s): which sets a
+        picture is asked with, wanted (Q, s, N); logits (1, P, S²), offsets (1, P, 1, 2), latents (1, P, 1, 2, V),
+        presence (1, P).
+        """
+        maps, weights = self._maps(features), self._weights(prototypes, picks)
+        of_picture, of_set, of_keypoint = wanted.nonzero(as_tuple=True)  # (P,) each
+        of_prototype = picks[of_picture, of_set] * prototypes.shape[1] + of_keypoint
+        outputs = []
+        for number, size in enumerate(self.sizes):
+            places = _places(maps, size)  # (Q, m, S²)
+            logits = self._logits(places, weights, number)
+            if self.compared:
+                logits = logits + self._similarity(features, prototypes, picks, number)
+            cells, _ = grid_target(points_input, input_size, size)  # (P,)
+            there = places.transpose(1, 2).flatten(0, 1).index_select(0, of_picture * size**2 + cells)  # (P, m)
+            reads = weights.branches[:, :, number].flatten(0, 1).index_select(0, of_prototype)  # (P, 2 + 2V, m)
+            branches = (reads @ there[..., None])[..., 0] + self.bias[number, 1:]  # (P, 2 + 2V)
+            outputs.append(_scale_output(logits[wanted][None], branches[None, :, None]))
+        return tuple(outputs), _presence(maps, weights)[wanted][None]
+
+    def _maps(self, features: Tensor) -> Tensor:
+        """What is read from: (Q, D, H, W) -> (Q, m, H, W)."""
+        maps = F.relu(self.project(features[:, : features.shape[1] - self.compared]) + self.position)
+        return maps + F.relu(self.mix(maps))
+
+    def _weights(self, prototypes: Tensor, picks: Tensor) -> _Weights:
+        """Prototypes (S, N, D) to what is read with, for each picture's picks (Q, s)."""
+        own = prototypes[..., : prototypes.shape[-1] - self.compared]
+        made = self.generate(own) / self.channels**0.5
+        reads, seen = made.split([made.shape[-1] - 2 * self.channels, 2 * self.channels], dim=-1)
+        scales = reads.unflatten(-1, (len(self.sizes), self.outputs, self.channels))  # (S, N, scales, 3 + 2V, m)
+        return _Weights(scales[..., 0, :][picks], scales[..., 1:, :], seen[picks])
+
+    def _logits(self, places: Tensor, weights: _Weights, number: int) -> Tensor:
+        """The logits of a scale: places (Q, m, S²) -> (Q, s, N, S²)."""
+        reads = weights.logits[:, :, :, number]  # (Q, s, N, m)
+        logits: Tensor = (reads.flatten(1, 2) @ places).unflatten(1, reads.shape[1:3]) + self.bias[number, 0]
+        return logits
+
+    def _similarity(self, features: Tensor, prototypes: Tensor, picks: Tensor, number: int) -> Tensor:
+        """Cosine similarity of raw tokens at the cells of a scale, times its gain: (Q, s, N, S²).
+
+        Choice: raw tokens are compared as they are, so that only the gain is learnt from it.
+        """
+        assert self.gain is not None
+        raw, of_prototypes = features[:, -self.compared :].detach(), prototypes[..., -self.compared :].detach()
+        tokens = F.normalize(_places(raw, self.sizes[number]), dim=1)  # (Q, C, S²)
+        kept = F.normalize(of_prototypes, dim=-1)[picks]  # (Q, s, N, C)
+        similarity: Tensor = (kept.flatten(1, 2) @ tokens).unflatten(1, kept.shape[1:3])
+        return self.gain[number] * similarity
 
 
 class DynamicLocator(nn.Module):
@@ -67,8 +160,7 @@ class DynamicLocator(nn.Module):
         parts = described[..., :-1, :].split([size * size for size in self.sizes], dim=-2)
         outputs = []
         for part in parts:
-            logits, offsets, latents = part.split([1, 2, 2 * self.latent], dim=-1)
-            outputs.append(ScaleOutput(logits[..., 0], torch.tanh(offsets), latents.unflatten(-1, (2, self.latent))))
+            outputs.append(_scale_output(part[..., 0], part[..., 1:]))
         return tuple(outputs)
 
     def presence(self, described: Tensor) -> Tensor | None:
@@ -78,3 +170,21 @@ class DynamicLocator(nn.Module):
     def locate(self, described: Tensor, input_size: int) -> Located:
         """:func:`decode` of :meth:`forward`."""
         return decode(self(described), input_size)
+
+
+def _places(maps: Tensor, size: int) -> Tensor:
+    """A map at the cells of a scale: (Q, m, H, W) -> (Q, m, S²)."""
+    return F.interpolate(maps, size=(size, size), mode="bilinear", antialias=True).flatten(2)
+
+
+def _presence(maps: Tensor, weights: _Weights) -> Tensor:
+    """Logits that keypoints are there, from the mean and the greatest value of each channel: (Q, s, N)."""
+    pooled = torch.cat([maps.mean((-2, -1)), maps.amax((-2, -1))], dim=-1)  # (Q, 2m)
+    logits: Tensor = (weights.presence @ pooled[:, None, :, None])[..., 0]
+    return logits
+
+
+def _scale_output(logits: Tensor, others: Tensor) -> ScaleOutput:
+    """Logits (Q, N, S²), and offsets and latents in one tensor (Q, N, S², 2 + 2V)."""
+    offsets, latents = others.split([2, others.shape[-1] - 2], dim=-1)
+    return ScaleOutput(logits, torch.tanh(offsets), latents.unflatten(-1, (2, -1)))

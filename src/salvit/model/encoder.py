@@ -97,6 +97,9 @@ class Encoder(nn.Module):
         joined = (raw_channels if encoder.join != "vit" else 0) + (encoder.vit_channels if encoder.join != "raw" else 0)
         self.channels = encoder.feature_channels or joined
         self.reduce = _Reduce(joined, self.channels) if encoder.feature_channels else nn.Identity()
+        self.dropout = nn.Dropout(encoder.dropout)
+        self.compared = raw_channels if encoder.keeps_raw else 0
+        self.channels += self.compared
         if encoder.join == "raw":
             return
         self.to_tokens = nn.Identity() if raw_channels == channels else _linear_relu(raw_channels, channels)
@@ -117,10 +120,11 @@ class Encoder(nn.Module):
 
     def forward(self, batch: EncoderInput) -> EncoderOutput:
         """Raw tokens, images and saliency to features 𝓔(I)."""
+        raw = self.dropout(batch.raw)
         if self.join == "raw":
-            return EncoderOutput(self.reduce(batch.raw))
+            return EncoderOutput(self._features(raw, batch))
         saliency, embedding = self._saliency(batch)
-        tokens = self.position(self.to_tokens(batch.raw.flatten(2).transpose(1, 2)))  # (B, P, D)
+        tokens = self.position(self.to_tokens(raw.flatten(2).transpose(1, 2)))  # (B, P, D)
         outputs, masks, exponents = [], [], []
         for block, output in zip(self.blocks, self.outputs, strict=True):
             tokens, mask, exponent = block(tokens, saliency, embedding)
@@ -128,13 +132,17 @@ class Encoder(nn.Module):
             masks.append(mask)
             exponents.append(exponent)
         vit = torch.cat(outputs, dim=-1).transpose(1, 2).unflatten(2, self.grid_hw)  # (B, d_vit, H, W)
-        features = vit if self.join == "vit" else torch.cat([batch.raw, vit], dim=1)
         shaped = _stack(masks)
         return EncoderOutput(
-            self.reduce(features),
+            self._features(vit if self.join == "vit" else torch.cat([raw, vit], dim=1), batch),
             None if (learnt := _stack(exponents)) is None else learnt[..., 0],
             None if shaped is None else shaped.unflatten(2, self.grid_hw),
         )
+
+    def _features(self, joined: Tensor, batch: EncoderInput) -> Tensor:
+        """What was joined, reduced, and the raw tokens beside it where they are kept."""
+        features: Tensor = self.dropout(self.reduce(joined))
+        return torch.cat([features, batch.raw], dim=1) if self.compared else features
 
     def last_attention(self, batch: EncoderInput) -> Tensor | None:
         """Attention of the last block, mean over heads: (B, P, P); None where there are no blocks."""

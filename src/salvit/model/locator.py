@@ -30,9 +30,9 @@ class ScaleOutput:
     logits: Tensor
     """(Q, N, S²)."""
     offsets: Tensor
-    """(Q, N, S², 2) in [−1, 1], x then y."""
+    """(Q, N, S², 2) in [−1, 1], x then y; (Q, N, 1, 2) where it was read at the true cell alone, as in training."""
     latents: Tensor
-    """(Q, N, S², 2, V)."""
+    """(Q, N, S², 2, V), or (Q, N, 1, 2, V) as above."""
 
     @property
     def size(self) -> int:
@@ -169,7 +169,12 @@ def decode_scale(cells: Tensor, offsets: Tensor, input_size: int, size: int) -> 
 
 
 def at_cell(field: Tensor, cells: Tensor) -> Tensor:
-    """The field's value at one cell of each keypoint: (Q, N, S², ...), (Q, N) -> (Q, N, ...)."""
+    """The field's value at one cell of each keypoint: (Q, N, S², ...), (Q, N) -> (Q, N, ...).
+
+    A field of one cell (Q, N, 1, ...) was read there already.
+    """
+    if field.shape[2] == 1:
+        return field.squeeze(2)
     index = cells.reshape(*cells.shape, *([1] * (field.ndim - 2))).expand(*cells.shape, 1, *field.shape[3:])
     return field.gather(2, index).squeeze(2)
 

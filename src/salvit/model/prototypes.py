@@ -57,3 +57,13 @@ def prototypes(vectors: Tensor, mask: Tensor) -> Tensor:
     """
     kept = torch.where(mask[..., None], vectors, torch.zeros_like(vectors))
     return kept.sum(0) / mask.sum(0).clamp_min(1)[:, None].to(vectors.dtype)
+
+
+def leave_one_out(vectors: Tensor, mask: Tensor) -> Tensor:
+    """For each shot the :func:`prototypes` of all others (ours).
+
+    Shapes: vectors (K, N, D), mask (K, N) bool -> (K, N, D); zero where no other shot has the keypoint.
+    """
+    kept = torch.where(mask[..., None], vectors, torch.zeros_like(vectors))
+    others = mask.sum(0) - mask.long()  # (K, N) shots beside this one
+    return (kept.sum(0) - kept) / others.clamp_min(1)[..., None].to(vectors.dtype)

@@ -98,10 +98,16 @@ class EncoderSettings:
     """What the encoder gives: raw tokens beside SalViT's, only ``raw`` (CNN-only), or only ``vit``."""
     feature_channels: int | None = None
     """Ours: a linear layer brings what was joined to so many channels; None: not, as in the paper."""
+    keeps_raw: bool = False
+    """Ours: raw tokens stay beside the features, for the ``dynamic`` head to compare."""
+    dropout: float = 0.0
+    """Ours: in training, the share of raw tokens' and of features' numbers that become 0."""
 
     def __post_init__(self) -> None:
         if self.blocks < 1 or self.vit_channels % self.blocks:
             raise ValueError(f"encoder: {self.vit_channels} channels do not divide among {self.blocks} blocks")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"encoder.dropout must be at least 0 and below 1, got {self.dropout}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,6 +163,8 @@ class ModelSettings:
     def __post_init__(self) -> None:
         if self.saliency == "attentiveness" and self.backbone.name not in ("dino-s16", "dinov2-s14"):
             raise ValueError(f"saliency = 'attentiveness' needs a transformer backbone, got {self.backbone.name!r}")
+        if self.encoder.keeps_raw and self.head.kind != "dynamic":
+            raise ValueError(f"encoder.keeps_raw is for head.kind = 'dynamic', got {self.head.kind!r}")
         if self.reweight and (self.method == "salvit" or self.saliency == "none"):
             raise ValueError("model.reweight is for a compared method (model.method) that has a saliency")
 
