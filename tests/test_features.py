@@ -8,7 +8,7 @@ from salvit.data.augment import AugmentSettings
 from salvit.data.creatures import write_creatures
 from salvit.data.splits import open_problem
 from salvit.data.views import load_view
-from salvit.features import ViewSettings, draw_cached_view, open_cache
+from salvit.features import ViewSettings, draw_cached_view, is_cut, open_cache, row_shape
 from salvit.model.build import build_model
 from salvit.recipes import recipe_from_table
 
@@ -117,3 +117,54 @@ def test_a_keypoint_that_a_record_does_not_have_is_not_visible(problem, model):
     cache = open_cache(model, problem, [record], VIEWS, track=track)
     points, visible = cache.labels(record.id, 0, ("nose", "third_eye"))
     assert points.shape == (2, 2) and not visible[1]
+
+
+@pytest.fixture(scope="module")
+def partly_trained():
+    torch.manual_seed(0)
+    table = {"preset": "salvit-resnet50", "width": "light", "saliency": "none", "input_size": 64}
+    return build_model(recipe_from_table({"model": table}).model, None)
+
+
+def test_a_backbone_is_cached_up_to_the_part_that_is_trained(problem, partly_trained):
+    record = problem.records["train"][0]
+    cache = open_cache(partly_trained, problem, [record], VIEWS, track=track)
+    assert cache.tokens.shape == (2, 1024, 4, 4)
+    kept = cache.encoder_input([(record.id, 0), (record.id, 1)], torch.device("cpu"))
+    with torch.no_grad():
+        fresh = partly_trained.prepare(kept.images).raw
+    assert kept.raw.shape == fresh.shape == (2, 2048, 2, 2)
+    assert (kept.raw - fresh).abs().max() <= 1e-2 * fresh.abs().max()
+    kept.raw.sum().backward()
+    reached = {name for name, parameter in partly_trained.named_parameters() if parameter.grad is not None}
+    partly_trained.zero_grad(set_to_none=True)
+    assert reached == {name for name, _ in partly_trained.named_parameters() if name.startswith("backbone.stages.3.")}
+
+
+def test_scaled_tokens_of_a_partly_trained_backbone_are_cached_and_finished_alike(problem, partly_trained):
+    settings = partly_trained.settings
+    scaled = dataclasses.replace(settings, backbone=dataclasses.replace(settings.backbone, is_normalised=True))
+    model = build_model(scaled, None)
+    record = problem.records["train"][0]
+    cache = open_cache(model, problem, [record], VIEWS, track=track)
+    kept = cache.encoder_input([(record.id, 0)], torch.device("cpu"))
+    with torch.no_grad():
+        assert torch.allclose(kept.raw, model.prepare(kept.images).raw, atol=1e-2)
+
+
+def test_training_does_not_make_cached_rows_stale_but_other_frozen_weights_do(problem, partly_trained, tmp_path):
+    record = problem.records["train"][0]
+    open_cache(partly_trained, problem, [record], VIEWS, track=track)
+    with torch.no_grad():
+        for number, folders in ((3, 1), (2, 2)):
+            partly_trained.backbone.stages[number][0].layer[0].normalization.running_mean += 1
+            open_cache(partly_trained, problem, [record], VIEWS, track=track)
+            assert len(list((tmp_path / "tokens").iterdir())) == folders
+
+
+def test_a_map_that_is_made_of_finished_tokens_keeps_the_cache_behind_the_trained_part():
+    table = {"preset": "salvit-dino-s16", "width": "light", "input_size": 48}
+    attentive = build_model(recipe_from_table({"model": table}).model, None)
+    blank = build_model(recipe_from_table({"model": table | {"saliency": "none"}}).model, None)
+    assert (is_cut(attentive), is_cut(blank)) == (False, True)
+    assert (row_shape(attentive), row_shape(blank)) == ((384, 3, 3), (10, 384))

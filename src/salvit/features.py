@@ -1,5 +1,7 @@
 """Cached tokens of frozen backbones: computed once for a few views of each record, read by every later run.
 
+A backbone of which a part is trained is cached up to that part, which then runs on the cached rows in every step.
+
 Letters: R rows, one for each view of a record · C, H, W of the tokens · S side of the input · N keypoints.
 """
 
@@ -10,6 +12,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +20,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from filelock import FileLock
+from torch import Tensor, nn
 
+from salvit.backbones import Backbone
 from salvit.backbones.files import hash_weights
 from salvit.backbones.weights import cache_folder
 from salvit.config import to_mapping
@@ -51,7 +56,7 @@ class TokenCache:
     """Tokens and labels of views of records, in memory-mapped files; a row for each view."""
 
     tokens: npt.NDArray[np.float16]
-    """(R, C, H, W)."""
+    """(R, C, H, W); where a part of the backbone is trained, what that part takes (:func:`begin`)."""
     pixels: npt.NDArray[np.uint8]
     """(R, S, S, 3): the saliency embedding looks at them."""
     saliency: npt.NDArray[np.uint8] | None
@@ -67,6 +72,8 @@ class TokenCache:
     """(N,) for each row."""
     boxes: list[FloatArray]
     """(4,) in the input, for each row."""
+    finish: Callable[[Tensor], Tensor]
+    """Cached rows (B, …) to raw tokens (B, C, H, W), through the backbone's trained part where there is one."""
 
     def encoder_input(self, picks: Sequence[tuple[str, int]], device: torch.device) -> EncoderInput:
         """What the encoder takes, for some (record id, view)."""
@@ -76,7 +83,7 @@ class TokenCache:
         saliency = None
         if self.saliency is not None:
             saliency = torch.from_numpy(np.stack([self.saliency[row] for row in rows])).to(device).float() / 255.0
-        return EncoderInput(tokens, pixels.permute(0, 3, 1, 2).float() / 255.0, saliency)
+        return EncoderInput(self.finish(tokens), pixels.permute(0, 3, 1, 2).float() / 255.0, saliency)
 
     def labels(self, record_id: str, view: int, names: tuple[str, ...]) -> tuple[FloatArray, BoolArray]:
         """Points (N, 2) and visibility (N,) of the named keypoints in one view."""
@@ -84,6 +91,38 @@ class TokenCache:
         columns = [own.index(name) if name in own else -1 for name in names]
         row, has = self.rows[record_id, view], np.array(columns) >= 0
         return np.where(has[:, None], self.points[row][columns], 0.0), self.visible[row][columns] & has
+
+
+def is_cut(model: SalViT) -> bool:
+    """Whether cached rows end before a part of the backbone that is trained.
+
+    Not with ``attentiveness``: that map is made of finished tokens, so these are cached, and the part is not trained.
+    """
+    return bool(model.backbone.trainable_parts()) and model.settings.saliency != "attentiveness"
+
+
+def begin(model: SalViT, images: Tensor, saliency: Tensor | None = None) -> EncoderInput:
+    """What :meth:`SalViT.prepare` gives, its ``raw`` as it is cached."""
+    if not is_cut(model):
+        return model.prepare(images, saliency)
+    return EncoderInput(model.backbone.begin(images), images, saliency)
+
+
+def finish(model: SalViT, begun: Tensor) -> Tensor:
+    """Cached rows (B, …) to the raw tokens (B, C, H, W) that :meth:`SalViT.prepare` gives."""
+    if not is_cut(model):
+        return begun
+    tokens = model.backbone.finish(begun)
+    return tokens.scaled() if model.settings.backbone.is_normalised else tokens.joined()
+
+
+def row_shape(model: SalViT) -> tuple[int, ...]:
+    """The shape of what :func:`begin` gives for one image."""
+    if not is_cut(model):
+        return (model.backbone.channels, *model.encoder.grid_hw)
+    blank = torch.zeros(1, 3, model.input_size, model.input_size, device=model.device)
+    with torch.inference_mode():
+        return tuple(model.backbone.begin(blank).shape[1:])
 
 
 def open_cache(
@@ -141,7 +180,7 @@ def _fill(
     planes = [one.saliency for one in loaded if one.saliency is not None]
     maps = torch.from_numpy(np.stack(planes)).to(model.device).float() / 255.0 if planes else None
     with torch.inference_mode():
-        prepared = model.prepare(pixels.permute(0, 3, 1, 2).float() / 255.0, maps)
+        prepared = begin(model, pixels.permute(0, 3, 1, 2).float() / 255.0, maps)
     rows = slice(start, start + len(views))
     cache.tokens[rows] = prepared.raw.half().cpu().numpy()
     cache.pixels[rows] = np.stack([one.pixels for one in loaded])
@@ -160,15 +199,16 @@ def _load(view: View, size: int, problem: Problem, saliency_of: SaliencyOf | Non
 
 def _map(folder: Path, model: SalViT, num_rows: int, num_views: int) -> TokenCache:
     """The files, made long enough for so many rows."""
-    side, cells = model.input_size, model.encoder.grid_hw
+    side = model.input_size
     shapes: dict[str, tuple[Any, tuple[int, ...]]] = {
-        "tokens": (np.float16, (model.backbone.channels, *cells)),
+        "tokens": (np.float16, row_shape(model)),
         "pixels": (np.uint8, (side, side, 3)),
     }
     if model.settings.saliency != "none":
         shapes["saliency"] = (np.uint8, (side, side))
     files = {name: map_rows(folder / f"{name}.bin", num_rows, *kind) for name, kind in shapes.items()}
-    return TokenCache(files["tokens"], files["pixels"], files.get("saliency"), {}, num_views, {}, [], [], [])
+    arrays = (files["tokens"], files["pixels"], files.get("saliency"))
+    return TokenCache(*arrays, {}, num_views, {}, [], [], [], finish=partial(finish, model))
 
 
 def map_rows(path: Path, num_rows: int, dtype: Any, shape: tuple[int, ...]) -> npt.NDArray[Any]:
@@ -191,6 +231,7 @@ def _with_labels(cache: TokenCache, records: Sequence[Record], labels: list[dict
         points=[np.array(label["points"], dtype=np.float64).reshape(-1, 2) for label in labels],
         visible=[np.array(label["visible"], dtype=bool) for label in labels],
         boxes=[np.array(label["box"], dtype=np.float64) for label in labels],
+        finish=cache.finish,
     )
 
 
@@ -228,9 +269,9 @@ def seed_of_view(record_id: str, settings: ViewSettings, *numbers: int) -> np.ra
 
 
 def _key(model: SalViT, problem: Problem, settings: ViewSettings) -> str:
-    """A hash of everything that a row depends on beside its record and view."""
+    """A hash of everything that a row depends on beside its record and view; so not of weights that are trained."""
     parts = {
-        "weights": hash_weights(model.backbone),
+        "weights": _hash_begin(model.backbone) if is_cut(model) else hash_weights(model.backbone),
         "backbone": to_mapping(model.settings.backbone),
         "size": model.input_size,
         "saliency": model.settings.saliency,
@@ -239,3 +280,13 @@ def _key(model: SalViT, problem: Problem, settings: ViewSettings) -> str:
         "views": to_mapping(replace(settings, views=0)),
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:24]
+
+
+def _hash_begin(backbone: Backbone) -> str:
+    """SHA-256 over the weights of a backbone but those of its trained parts."""
+    trained = {tensor.data_ptr() for part in backbone.trainable_parts() for tensor in part.state_dict().values()}
+    kept = nn.Module()
+    for key, tensor in backbone.state_dict().items():
+        if tensor.data_ptr() not in trained:
+            kept.register_buffer(key.replace(".", "/"), tensor)
+    return hash_weights(kept)
