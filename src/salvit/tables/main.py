@@ -11,7 +11,10 @@ from salvit.tables.rows import LISTS, Ask, Block, Cell, Figure, Group, Line, Met
 from salvit.transductive import TransductiveSettings
 
 LITE0 = Model("salvit-lite0-swift", "animal_pose-lite0-swift")
+STUDY = Model("study-lite0", "study-lite0")
+"""What studies on Lite0 are compared with: the same at their smaller budget."""
 DINOV2 = Model("salvit-dinov2-light", "animal_pose-dinov2")
+RESNET50 = Model("main-salvit-resnet50-cpu", "main-salvit-resnet50-cpu")
 DEFAULT = Model("main-salvit-default", "main-salvit-default")
 DINO = Model("main-salvit-dino", "main-salvit-dino")
 FULL = "the paper's full setting"
@@ -96,6 +99,7 @@ def _main_block(shots: int) -> Block:
                 Line("Lite0, swift", LITE0, everywhere(plain, every)),
                 Line("Lite0, swift, looking twice", LITE0, everywhere(replace(plain, zoom=True), every)),
                 Line("ResNet-50, light", resnet50, everywhere(plain)),
+                Line("ResNet-50, swift", RESNET50, everywhere(plain, ("cow",))),
                 Line("Lite0, full setting", lite0, everywhere(plain)),
             ),
             "SalViT (default)",
@@ -124,8 +128,9 @@ def _beside(plain: Ask) -> Group:
     vit, none = "ablation-cnn-vit-lite0", "ablation-cnn-only-lite0"
     return Group(
         (
-            Line("vanilla ViT on Lite0, swift", Model(vit, vit), everywhere(plain, ("cow",))),
-            Line("no block on Lite0, swift", Model(none, none), everywhere(plain, ("cow",))),
+            Line("SalViT on Lite0, the studies' budget", STUDY, everywhere(plain, ("cow",))),
+            Line("vanilla ViT on Lite0, the studies' budget", Model(vit, vit), everywhere(plain, ("cow",))),
+            Line("no block on Lite0, the studies' budget", Model(none, none), everywhere(plain, ("cow",))),
             Line("`match` on Lite0, untrained", match("lite0"), everywhere(plain, (*ANIMALS, "cub"))),
             Line("`match` on DINOv2, untrained", match("dinov2-s14"), everywhere(plain, ANIMALS)),
         )

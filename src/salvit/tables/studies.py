@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from salvit.tables import paper
-from salvit.tables.main import DEFAULT, DINOV2, FULL, LITE0, REFINED, animals, by_column, sets
+from salvit.tables.main import DEFAULT, DINOV2, FULL, LITE0, REFINED, STUDY, animals, by_column, sets
 from salvit.tables.paper import ANIMALS
 from salvit.tables.rows import Ask, Block, Cell, Group, Line, Metric, Model, Table
 from salvit.transductive import TransductiveSettings
@@ -87,7 +87,7 @@ def _detectors() -> Table:
         return Model(name, name)
 
     lines = (
-        Line("learned (ours), Lite0, swift", LITE0, cells(True), "lite0"),
+        Line("learned (ours), Lite0, swift", STUDY, cells(True), "lite0"),
         Line("RBD, Lite0, swift", own("saliency-rbd-lite0"), cells(False), "lite0"),
         Line("spectral residual, Lite0, swift", own("saliency-spectral-residual-lite0"), cells(False), "lite0"),
         Line("class-token attention, DINOv2, light", DINOV2, cells(True), "dinov2"),
@@ -95,7 +95,7 @@ def _detectors() -> Table:
         Line("RBD, ResNet-50, full setting", own("saliency-rbd"), cells(False), "full"),
         Line("spectral residual, ResNet-50, full setting", own("saliency-spectral-residual"), cells(False), "full"),
     )
-    groups = tuple(Group((line,), is_baseline=line.model in (LITE0, DEFAULT)) for line in lines)
+    groups = tuple(Group((line,), is_baseline=line.model in (STUDY, DEFAULT)) for line in lines)
     return Table(
         "saliency",
         "Where saliency comes from",
@@ -183,7 +183,7 @@ def _hidden_block(
             model = DEFAULT if full == DEFAULT.recipe else Model(full, full)
             lines.append(Line(FULL, model, hidden_cells(occluder, shares, ANIMALS), "full"))
         if lite0:
-            model = LITE0 if lite0 == LITE0.recipe else Model(lite0, lite0)
+            model = STUDY if lite0 == STUDY.recipe else Model(lite0, lite0)
             text = f"{'' if row in figures else row + ', '}Lite0, swift, cow"
             lines.append(Line(text, model, hidden_cells(occluder, shares, ("cow",), row in here), "lite0"))
         stated = by_column(columns, figures[row]) if row in figures else {}
@@ -192,7 +192,7 @@ def _hidden_block(
 
 
 _MASKED = {
-    "nothing": (DEFAULT.recipe, LITE0.recipe),
+    "nothing": (DEFAULT.recipe, STUDY.recipe),
     "picture": ("occlusion-rgb", "occlusion-rgb-lite0"),
     "picture, saliency": ("occlusion-rgb-saliency", "occlusion-rgb-saliency-lite0"),
     "picture, saliency, features": ("occlusion-rgb-saliency-features", "occlusion-rgb-saliency-features-lite0"),
@@ -203,7 +203,7 @@ _MASKED = {
     "CNN+ViT": ("", "ablation-cnn-vit-lite0"),
 }
 _ALIGNED = {
-    "no mask": (DEFAULT.recipe, LITE0.recipe),
+    "no mask": (DEFAULT.recipe, STUDY.recipe),
     "mask": ("occlusion-rgb-saliency", "occlusion-rgb-saliency-lite0"),
     "SimMIM": ("alignment-simmim", "alignment-simmim-lite0"),
     "non-occluded loss": ("alignment-non-occluded", "alignment-non-occluded-lite0"),
@@ -218,7 +218,8 @@ OCCLUSION = Table(
     "Masking in training, occlusion in the test",
     "Tables 7, 11, 12",
     "What training masks, and 1-shot PCK@0.1 of novel keypoints when a share of the queries' keypoints is hidden; the "
-    "paper's figures are means of five species. In brackets the change against no masking.",
+    "paper's figures are means of five species. In brackets the change against no masking; Lite0 at the studies' "
+    "budget (recipes/study-lite0.toml).",
     tuple(
         _hidden_block(
             occluder, paper.HIDDEN_IN_MASKING, paper.MASKING[occluder], _MASKED, ("nothing", "picture, saliency")
