@@ -1,7 +1,9 @@
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from salvit.cli import app
 from salvit.results import read_results
 from salvit.tables.readme import animal_pose_table, put_into
 
@@ -36,3 +38,12 @@ def test_the_tables_of_the_readme_are_those_of_the_results():
     readme = (ROOT / "README.md").read_text()
     table = animal_pose_table(read_results(ROOT / "results"))
     assert put_into(readme, "animal_pose", "\n" + table + "\n") == readme, "run `salvit tables --into README.md`"
+
+
+def test_one_command_writes_the_page_and_the_readme(tmp_path):
+    readme, page = tmp_path / "README.md", tmp_path / "tables.md"
+    readme.write_text("<!-- results: animal_pose -->\n<!-- end of results -->\n", encoding="utf-8")
+    made = CliRunner().invoke(app, ["tables", "--results", str(tmp_path), "--out", str(page), "--into", str(readme)])
+    assert made.exit_code == 0, made.output
+    assert "| " in readme.read_text(encoding="utf-8")
+    assert page.read_text(encoding="utf-8").startswith("# ")

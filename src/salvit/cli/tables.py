@@ -57,7 +57,8 @@ def _render(names: list[str], results: Path, out: Path | None, into: Path | None
         table = f"\n{animal_pose_table(found)}\n"
         into.write_text(put_into(into.read_text(encoding="utf-8"), "animal_pose", table), encoding="utf-8")
         typer.echo(f"wrote the table into {into}")
-        return
+        if out is None:
+            return
     parts = [render_table(table, found) for table in find_tables(names)]
     parts += [render_measured(name, found) for name in names if name in ("priors", "cost")]
     text = "\n".join(parts) if names else render_page(found)
