@@ -164,7 +164,7 @@ def detect(
         box: Look only inside this box (xyxy, edge coordinates) of every picture that has none of its own;
             ``saliency``: in the window of what stands out there.
         batch: Pictures that go through the network together.
-        min_score: Abstain where the score is lower.
+        min_score: Abstain where the score or the presence is lower.
         max_pixels: Refuse larger pictures.
         flip: Look in the mirrored picture too, and merge both ways with left and right exchanged.
         describe: Give each detection its ``descriptor``, which suggestions need.
@@ -288,7 +288,7 @@ def _look(look: _Look, seen: Sequence[_Seen]) -> Iterator[Detection]:
         prediction, warnings = merge(prediction, look_mirrored(detector, pack, images), pack.pairs)
     for row, item in enumerate(seen):
         assert item.image.image_hw is not None
-        located = np.asarray(prediction.known & (prediction.scores[row] >= look.min_score))
+        located = prediction.located(row, look.min_score)
         yield Detection(
             path=item.query.path,
             image_hw=item.image.image_hw,

@@ -72,7 +72,7 @@ def _located(detector: Detector, pack: Pack, kept: KeptFeatures) -> Iterator[tup
 
 
 def _filled(empty: Detection, prediction: Prediction, row: int, min_score: float, pack: Pack) -> Detection:
-    located = np.asarray(prediction.known & (prediction.scores[row] >= min_score))
+    located = prediction.located(row, min_score)
     return replace(
         empty,
         points=prediction.points[row],

@@ -144,6 +144,11 @@ class Prediction:
     known: BoolArray
     """(N,) False where no example has the keypoint: it is not located, and its other values mean nothing."""
 
+    def located(self, row: int, min_score: float) -> BoolArray:
+        """(N,) False where one abstains: unknown, too unsure of the place, or too likely not there at all."""
+        sure = np.minimum(self.scores[row], self.presence[row])
+        return np.asarray(self.known & (sure >= min_score))
+
 
 @dataclass(frozen=True, slots=True)
 class Detection:

@@ -74,7 +74,7 @@ def detect(
         None, help="coco, csv, deeplabcut, sleap, ultralytics or label-studio, where the ending does not tell."
     ),
     draw: Path | None = typer.Option(None, help="Write a picture for each query into this folder."),
-    min_score: float = typer.Option(0.0, help="Abstain from points that score lower (0 to 1)."),
+    min_score: float = typer.Option(0.0, help="Abstain from points whose score or presence is lower (0 to 1)."),
     flip: bool = typer.Option(False, "--flip", help="Look at the mirrored picture too and merge; twice the time."),
     zoom: bool = typer.Option(False, "--zoom", help="Look again, nearer where the points were found; twice the time."),
     pairs: str | None = typer.Option(None, help="LEFT:RIGHT,…, where the names do not tell; none: no pairs."),
