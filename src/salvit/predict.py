@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-import numpy as np
 import torch
 
 from salvit.data.images import BOX_MARGIN, MAX_PIXELS, read_and_fit
