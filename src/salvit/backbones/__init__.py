@@ -9,7 +9,7 @@ from salvit.backbones.base import Backbone, Tokens
 
 __all__ = ["Backbone", "BackboneName", "Tokens", "build_backbone"]
 
-BackboneName = Literal["lite0", "dinov2-s14", "dino-s16", "resnet50"]
+BackboneName = Literal["lite0", "dinov2-s14", "dino-s16", "resnet50", "joined"]
 
 
 def build_backbone(
@@ -23,7 +23,7 @@ def build_backbone(
     """Build a frozen backbone in eval mode.
 
     Args:
-        name: ``lite0``, ``dinov2-s14``, ``dino-s16`` or ``resnet50``.
+        name: ``lite0``, ``dinov2-s14``, ``dino-s16``, ``resnet50`` or ``joined`` (the first two side by side).
         weights: ``pretrained`` (must be present: see ``salvit weights``), a file, or None for random ones. A file that
             names a variant of its network makes that one.
         attention_block: For transformers: the block whose class-token attention is given beside the tokens.
@@ -33,10 +33,17 @@ def build_backbone(
     from salvit.backbones.dino_s16 import DinoS16
     from salvit.backbones.dinov2 import DinoV2
     from salvit.backbones.files import load_weights, read_variant, read_weights
+    from salvit.backbones.joined import Joined
     from salvit.backbones.lite0 import Lite0
     from salvit.backbones.resnet50 import DEFAULT_VARIANT, ResNet50
     from salvit.backbones.weights import require_weights
 
+    if name == "joined":
+        if weights not in (None, "pretrained"):
+            raise ValueError("joined takes the pretrained weights of its two parts (`salvit weights`), not a file")
+        lite0, dinov2 = (build_backbone(part, weights) for part in ("lite0", "dinov2-s14"))
+        assert isinstance(lite0, Lite0) and isinstance(dinov2, DinoV2)
+        return Joined(lite0, dinov2).requires_grad_(False).eval()
     path = None
     if weights is not None:
         path = require_weights(name) if weights == "pretrained" else Path(weights)
@@ -52,7 +59,7 @@ def build_backbone(
             variant = None if path is None else read_variant(path)
             backbone = ResNet50(layer4_blocks, variant or DEFAULT_VARIANT)
         case _:
-            raise ValueError(f"unknown backbone {name!r}; known: lite0, dinov2-s14, dino-s16, resnet50")
+            raise ValueError(f"unknown backbone {name!r}; known: lite0, dinov2-s14, dino-s16, resnet50, joined")
     if path is not None:
         load_weights(backbone, read_weights(path), str(path))
     return backbone.requires_grad_(False).eval()

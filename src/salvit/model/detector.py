@@ -80,9 +80,7 @@ class SalViT(nn.Module):
         With ``saliency = "attentiveness"`` the map comes from the backbone in the same pass; a given one is not used.
         """
         tokens = self.backbone(images)
-        raw = tokens.joined(normalise=self.settings.backbone.is_normalised)  # (B, C, H, W)
-        if self.settings.backbone.is_normalised:  # unit length to a root mean square of 1
-            raw = raw * (raw.shape[1] / len(tokens.levels)) ** 0.5
+        raw = tokens.scaled() if self.settings.backbone.is_normalised else tokens.joined()  # (B, C, H, W)
         if self.settings.saliency == "attentiveness":
             saliency = attentive_saliency(tokens, images, self.backbone.stride)
         return EncoderInput(raw, images, saliency)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-BackboneName = Literal["resnet50", "dino-s16", "dinov2-s14", "lite0"]
+BackboneName = Literal["resnet50", "dino-s16", "dinov2-s14", "lite0", "joined"]
 BatchNormMode = Literal["running", "episode", "frozen"]
 Kernel = Literal["rbf", "rbf_printed", "softmax"]
 Interaction = Literal["harmonic", "product", "arithmetic"]
@@ -223,12 +223,15 @@ def preset(name: str, width: HeadWidth = "paper") -> ModelSettings:
         case "salvit-lite0":
             backbone = BackboneSettings(name="lite0", is_normalised=True)
             settings = ModelSettings(name=name, input_size=320, saliency="learned", backbone=backbone)
+        case "salvit-joined":
+            backbone = BackboneSettings(name="joined", is_normalised=True)
+            settings = ModelSettings(name=name, input_size=320, saliency="learned", backbone=backbone)
         case _:
             raise ValueError(f"unknown model {name!r}; known: {', '.join(PRESETS)}")
     return with_width(settings, width)
 
 
-PRESETS = ("salvit-resnet50", "salvit-dino-s16", "salvit-dinov2", "salvit-lite0")
+PRESETS = ("salvit-resnet50", "salvit-dino-s16", "salvit-dinov2", "salvit-lite0", "salvit-joined")
 
 
 def ablation(row: str) -> ModelSettings:

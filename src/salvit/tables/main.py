@@ -15,6 +15,7 @@ STUDY = Model("study-lite0", "study-lite0")
 """What studies on Lite0 are compared with: the same at their smaller budget."""
 DINOV2 = Model("salvit-dinov2-light", "animal_pose-dinov2")
 RESNET50 = Model("main-salvit-resnet50-cpu", "main-salvit-resnet50-cpu")
+JOINED = Model("salvit-joined-swift", "animal_pose-joined-swift")
 DEFAULT = Model("main-salvit-default", "main-salvit-default")
 DINO = Model("main-salvit-dino", "main-salvit-dino")
 FULL = "the paper's full setting"
@@ -98,6 +99,7 @@ def _main_block(shots: int) -> Block:
                 Line(FULL, DEFAULT, everywhere(plain)),
                 Line("Lite0, swift", LITE0, everywhere(plain, every)),
                 Line("Lite0, swift, looking twice", LITE0, everywhere(replace(plain, zoom=True), every)),
+                Line("Lite0 and DINOv2 joined, swift", JOINED, everywhere(plain, some)),
                 Line("ResNet-50, light", resnet50, everywhere(plain)),
                 Line("ResNet-50, swift", RESNET50, everywhere(plain, ("cow",))),
                 Line("Lite0, full setting", lite0, everywhere(plain)),
