@@ -146,3 +146,21 @@ def test_masks_need_saliency_and_alignments_need_masks():
         MaskingSettings(alignment="simmim", saliency=True)
     with pytest.raises(ValueError, match="views must be"):
         MaskingSettings(rgb=True, views=0)
+
+
+def test_masked_copies_go_through_the_trained_part_of_a_backbone_as_it_is_now(problem):
+    table = {"preset": "salvit-resnet50", "width": "light", "saliency": "rbd", "input_size": 96}
+    model = build_model(recipe_from_table({"model": table}).model, None)
+    records = problem.records["train"][:2]
+    clean = open_cache(model, problem, records, VIEWS, saliency_of=saliency_of, track=track)
+    masked = open_masked_tokens(model, problem, records, clean, VIEWS, 1, track=track)
+    with torch.no_grad():
+        model.backbone.stages[3][2].layer[2].normalization.bias += 1  # a step of training
+    picks = [(record.id, 1) for record in records]
+    batch = clean.encoder_input(picks, torch.device("cpu"))
+    settings = MaskingSettings(rgb=True, probability=1.0)
+    made = CachedMasker(model, settings, masked).draw(batch, np.random.default_rng(0), picks)
+    with torch.no_grad():
+        fresh = model.prepare(made.query.images, None).raw
+    assert bool(made.hidden.any()) and made.query.raw.requires_grad
+    assert (made.query.raw - fresh).abs().max() <= 2e-2 * fresh.abs().max()

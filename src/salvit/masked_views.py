@@ -24,8 +24,11 @@ from salvit.features import (
     TokenCache,
     Track,
     ViewSettings,
+    begin,
+    finish,
     map_rows,
     read_labels,
+    row_shape,
     save_rows,
     seed_of_view,
     token_folder,
@@ -55,7 +58,7 @@ class MaskedTokens:
     """Tokens of masked copies of cached views, in a memory-mapped file; a row for each copy."""
 
     tokens: npt.NDArray[np.float16]
-    """(R, C, H, W)."""
+    """(R, C, H, W); as in :class:`salvit.features.TokenCache`."""
     masks: list[BoolArray]
     """(G, G) for each row, True = hidden."""
     rows: dict[tuple[str, int, int], int]
@@ -124,14 +127,16 @@ class CachedMasker:
         if self._masked is None:
             patches = _draw_patches(query, rng, self._model, self._settings.probability)
             return hide(query, _cells(patches, query), self._settings, query.raw)
-        raw, masks = query.raw.clone(), []
+        raw, masks, copies = query.raw.clone(), [], {}
         for number, (record_id, view) in enumerate(picks):
             row = self._masked.rows[record_id, view, int(rng.integers(self._masked.views))]
             is_masked = bool(rng.random() < self._settings.probability)
             mask = self._masked.masks[row]
             masks.append(mask if is_masked else np.zeros_like(mask))
             if is_masked:
-                raw[number] = torch.from_numpy(np.array(self._masked.tokens[row])).to(raw)
+                copies[number] = torch.from_numpy(np.array(self._masked.tokens[row]))
+        if copies:
+            raw[list(copies)] = finish(self._model, torch.stack(list(copies.values())).to(raw))
         return hide(query, _cells(np.stack(masks), query), self._settings, raw)
 
 
@@ -191,8 +196,7 @@ def open_masked_tokens(
         there = {(label["id"], label["view"], label["copy"]) for label in labels}
         asked = [(r.id, view, copy) for copy in range(copies) for view in range(clean.views) for r in records]
         missing = [key for key in asked if key not in there]
-        shape = (model.backbone.channels, *model.encoder.grid_hw)
-        tokens = map_rows(folder / "tokens.bin", len(labels) + len(missing), np.float16, shape)
+        tokens = map_rows(folder / "tokens.bin", len(labels) + len(missing), np.float16, row_shape(model))
         starts = range(0, len(missing), _BATCH)
         for start in track(starts, len(starts), "caching masked tokens") if missing else ():
             made = _fill(tokens, model, clean, missing[start : start + _BATCH], len(labels), settings)
@@ -221,5 +225,5 @@ def _fill(
         labels.append({"id": record_id, "view": view, "copy": copy, "mask": mask.astype(int).tolist()})
     batch = torch.from_numpy(np.stack(pixels)).to(model.device).permute(0, 3, 1, 2).float() / 255.0
     with torch.inference_mode():
-        tokens[start : start + len(keys)] = model.prepare(batch).raw.half().cpu().numpy()
+        tokens[start : start + len(keys)] = begin(model, batch).raw.half().cpu().numpy()
     return labels
