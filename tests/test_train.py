@@ -14,8 +14,11 @@ import torch
 from safetensors.torch import load_file
 
 from salvit.data.creatures import write_creatures
+from salvit.learner import Learner
+from salvit.model.build import build_model
+from salvit.model.settings import preset
 from salvit.recipes import TrainSettings
-from salvit.train import learning_rate
+from salvit.train import learning_rate, parameter_groups
 
 RECIPE = """
 [data]
@@ -242,3 +245,12 @@ def test_the_schedules_are_worked_by_hand():
     assert learning_rate(paper, 19_999) == 1e-4 and learning_rate(paper, 20_000) == pytest.approx(0.6e-4)
     cosine = TrainSettings(schedule="cosine", episodes=100)
     assert learning_rate(cosine, 0) == 1e-4 and learning_rate(cosine, 50) == pytest.approx(0.5e-4)
+
+
+def test_a_trained_part_of_the_backbone_learns_at_its_own_rate_and_a_frozen_one_not_at_all():
+    settings = TrainSettings(backbone_rate=0.1)
+    own, lent = parameter_groups(Learner(build_model(preset("salvit-resnet50", "swift"), None), settings), settings)
+    assert (own["rate"], lent["rate"]) == (1.0, 0.1)
+    model = build_model(preset("salvit-lite0", "swift"), None)
+    (alone,) = parameter_groups(Learner(model, settings), settings)
+    assert len(alone["params"]) == sum(weight.requires_grad for weight in model.parameters())

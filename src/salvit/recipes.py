@@ -100,6 +100,8 @@ class TrainSettings:
     views: int = 3
     """Augmented views of each record whose frozen tokens are cached; 0: nothing is cached, every view is fresh."""
     learning_rate: float = 1e-4
+    backbone_rate: float = 1.0
+    """Ours: trained parts of the backbone, which are pretrained, learn at this times the rate."""
     weight_decay: float = 0.0
     """Ours: weights shrink by this times the learning rate at each step (AdamW)."""
     schedule: Literal["step", "cosine"] = "step"
@@ -136,8 +138,11 @@ class TrainSettings:
             )
         if self.views < 0 or self.learning_rate <= 0:
             raise ValueError(f"train.views must not be negative ({self.views}), learning_rate must be above 0")
-        if self.weight_decay < 0:
-            raise ValueError(f"train.weight_decay must not be negative, got {self.weight_decay}")
+        if self.weight_decay < 0 or self.backbone_rate <= 0:
+            raise ValueError(
+                f"train.weight_decay must not be negative ({self.weight_decay}), backbone_rate must be above 0 "
+                f"({self.backbone_rate})"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -90,10 +90,10 @@ def train(
     model = build_method(recipe.model, backbone_weights).to(fabric.device)
     check_masking(model, settings.masking)
     learner = Learner(model, settings).to(fabric.device)
-    weights = [parameter for parameter in learner.parameters() if parameter.requires_grad]
-    if not weights:
+    groups = parameter_groups(learner, settings)
+    if not groups:
         raise ValueError(f"{model.name} has nothing to train: set model.encoder.feature_channels, or use match")
-    optimizer = torch.optim.AdamW(weights, lr=settings.learning_rate, weight_decay=settings.weight_decay)
+    optimizer = torch.optim.AdamW(groups, lr=settings.learning_rate, weight_decay=settings.weight_decay)
     progress = Progress(0, settings.episodes, {})
     if resume and (folder / "last.safetensors").exists():
         _restore(folder / "last.safetensors", recipe, learner, optimizer, progress)
@@ -103,6 +103,15 @@ def train(
     run = _Run(recipe, folder, fabric, learner, wrapped, wrapped_optimizer, progress, report, command)
     run.loop(sources)
     return folder / ("best.safetensors" if (folder / "best.safetensors").exists() else "last.safetensors")
+
+
+def parameter_groups(learner: Learner, settings: TrainSettings) -> list[dict[str, Any]]:
+    """What is trained, for the optimiser: the model's own parts, then those of its backbone at their own rate."""
+    named = [(name, weight) for name, weight in learner.named_parameters() if weight.requires_grad]
+    own = [weight for name, weight in named if not name.startswith("model.backbone.")]
+    lent = [weight for name, weight in named if name.startswith("model.backbone.")]
+    groups = [{"params": own, "rate": 1.0}, {"params": lent, "rate": settings.backbone_rate}]
+    return [group for group in groups if group["params"]]
 
 
 def learning_rate(settings: TrainSettings, episode: int) -> float:
@@ -191,7 +200,7 @@ class _Run:
         """One optimiser step on the episodes from ``start`` on, shared among the processes."""
         settings, fabric = self.recipe.train, self.fabric
         for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate(settings, start)
+            group["lr"] = group["rate"] * learning_rate(settings, start)
         mine = list(range(start + fabric.global_rank, start + settings.episodes_per_step, fabric.world_size))
         sums: dict[str, float] = {}
         for number, index in enumerate(mine):
