@@ -12,6 +12,7 @@ channels of the map · H, W cells · S² cells of a scale · C = Σ S² cells of
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 import torch.nn.functional as F
@@ -173,8 +174,20 @@ class DynamicLocator(nn.Module):
 
 
 def _places(maps: Tensor, size: int) -> Tensor:
-    """A map at the cells of a scale: (Q, m, H, W) -> (Q, m, S²)."""
-    return F.interpolate(maps, size=(size, size), mode="bilinear", antialias=True).flatten(2)
+    """A map at the cells of a scale, bilinear and antialiased: (Q, m, H, W) -> (Q, m, S²).
+
+    Two matrix products give what ``F.interpolate`` gives, for a fraction of its time on a CPU.
+    """
+    down, across = (_resampling(side, size).to(maps) for side in maps.shape[-2:])
+    return (down @ maps @ across.T).flatten(2)
+
+
+@cache
+def _resampling(side: int, size: int) -> Tensor:
+    """The matrix (S, side) that resamples a line of cells."""
+    with torch.inference_mode(False):
+        resampled = F.interpolate(torch.eye(side)[None, None], size=(size, side), mode="bilinear", antialias=True)
+    return resampled[0, 0]
 
 
 def _presence(maps: Tensor, weights: _Weights) -> Tensor:
