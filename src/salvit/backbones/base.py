@@ -77,14 +77,15 @@ class Backbone(nn.Module):
     def trainable_parts(self) -> list[nn.Module]:
         """The parts that training may change; others stay frozen. Tokens of a wholly frozen one can be cached.
 
-        One that has such parts gives :meth:`begin` and :meth:`finish` too: what stands between them can be cached.
+        One that has such parts has a :meth:`begin` and a :meth:`finish` of its own: what stands between can be cached.
         """
         return []
 
     def begin(self, images: Tensor) -> Tensor:
-        """Images as in ``forward`` to what the trainable parts start from."""
-        raise NotImplementedError(f"{self.name} is frozen as a whole: call it")
+        """Images as in ``forward`` to what the trainable parts start from; without such parts the images themselves."""
+        return images
 
     def finish(self, begun: Tensor) -> Tokens:
         """What :meth:`begin` made of square images to tokens."""
-        raise NotImplementedError(f"{self.name} is frozen as a whole: call it")
+        tokens: Tokens = self(begun)
+        return tokens

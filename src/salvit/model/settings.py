@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-BackboneName = Literal["resnet50", "dino-s16", "dinov2-s14", "lite0", "joined"]
+from salvit.backbones import BackboneName
+
 BatchNormMode = Literal["running", "episode", "frozen"]
 Kernel = Literal["rbf", "rbf_printed", "softmax"]
 Interaction = Literal["harmonic", "product", "arithmetic"]
