@@ -22,7 +22,7 @@ from salvit.data.episodes import Episode
 from salvit.data.frozen import FrozenList, list_hash
 from salvit.data.occlude import Occlusion
 from salvit.data.views import load_view
-from salvit.geometry import Fit, fit_square
+from salvit.geometry import fit_square
 from salvit.types import Detector, Encoded, Example, FittedImage, Pack, Prediction, Record
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 SCHEMA = "salvit-predictions-1"
 SaliencyOf = Callable[[Record], npt.NDArray[np.float32]]
 Track = Callable[[Iterable[Any], int, str], Iterable[Any]]
+EncodeByAll = Callable[[Sequence[FittedImage]], Iterable[Encoded]]
+"""Pictures to what each of several detectors makes of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,22 +115,54 @@ def encode_list(
     track: Track,
 ) -> EncodedList:
     """Encode the views of a list that are not ``known``; features are kept as float16."""
-    import torch
-
     wanted = {key: view for key, view in _views(frozen) if known is None or not known.has(key)}
     if known is not None and not wanted:
         return known
-    features, maps, start = [], [], time.perf_counter()
-    fits: list[Fit] = []
+    (made,) = _encode(lambda images: [detector.encode(images)], detector.input_size, wanted, saliency_of, batch, track)
+    return replace(made, others=known)
+
+
+def encode_list_together(
+    encode: EncodeByAll,
+    input_size: int,
+    frozen: FrozenList,
+    *,
+    saliency_of: SaliencyOf | None = None,
+    batch: int = 16,
+    track: Track,
+) -> list[EncodedList]:
+    """:func:`encode_list` by several detectors of one input size: pictures are read once, and ``encode`` can share."""
+    return _encode(encode, input_size, dict(_views(frozen)), saliency_of, batch, track)
+
+
+def _encode(
+    encode: EncodeByAll,
+    input_size: int,
+    wanted: dict[tuple[str, str], tuple[View, Occlusion | None]],
+    saliency_of: SaliencyOf | None,
+    batch: int,
+    track: Track,
+) -> list[EncodedList]:
+    import torch
+
+    batches: list[list[Encoded]] = []
+    start = time.perf_counter()
     for keys in track(list(_batches(list(wanted), batch)), -(-len(wanted) // batch), "encoding"):
-        images = [fit_view(*wanted[key], detector.input_size, saliency_of) for key in keys]
-        encoded = detector.encode(images)
-        features.append(encoded.features.half().cpu())
-        fits.extend(encoded.fits)
-        if encoded.saliency is not None:
-            maps.append(encoded.saliency.cpu())
-    joined = Encoded(torch.cat(features), tuple(fits), torch.cat(maps) if maps else None)
-    return EncodedList(joined, {key: row for row, key in enumerate(wanted)}, time.perf_counter() - start, known)
+        images = [fit_view(*wanted[key], input_size, saliency_of) for key in keys]
+        batches.append([_kept(encoded) for encoded in encode(images)])
+    seconds = time.perf_counter() - start
+    made = []
+    for parts in zip(*batches, strict=True):  # those of one detector
+        maps = [part.saliency for part in parts if part.saliency is not None]
+        fits = tuple(fit for part in parts for fit in part.fits)
+        joined = Encoded(torch.cat([part.features for part in parts]), fits, torch.cat(maps) if maps else None)
+        made.append(EncodedList(joined, {key: row for row, key in enumerate(wanted)}, seconds))
+    return made
+
+
+def _kept(encoded: Encoded) -> Encoded:
+    maps = None if encoded.saliency is None else encoded.saliency.cpu()
+    return Encoded(encoded.features.half().cpu(), encoded.fits, maps)
 
 
 PredictEpisode = Callable[[int], list[dict[str, Any]]]

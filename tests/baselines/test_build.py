@@ -12,6 +12,7 @@ import torch
 
 import salvit.baselines
 from salvit.baselines.build import METHODS, build_method
+from salvit.baselines.comparison import recipe_of
 from salvit.baselines.describe import describe_method
 from salvit.baselines.method import Method, scale_of_map
 from salvit.checkpoint import own_weights, put_weights
@@ -174,8 +175,8 @@ def test_a_map_is_said_as_a_scale():
 @pytest.mark.parametrize("name", METHODS)
 def test_the_shipped_recipe_builds_every_method(name):
     path = ROOT / "recipes" / "animal_pose-compared.toml"
-    recipe = read_recipe(path, [f"model.method={name}", "model.reweight=true", "model.input_size=128"])
-    model = build_method(recipe.model, None)
+    recipe = read_recipe(path, ["model.input_size=128"])
+    model = build_method(replace(recipe_of(recipe, name, "cow").model, reweight=True), None)
     batch = model.prepare(torch.rand(2, 3, 128, 128), torch.rand(2, 128, 128))
     points, mask = 20 + 80 * torch.rand(2, 3, 2), torch.ones(2, 3, dtype=torch.bool)
     output = model(batch, points, mask, batch)

@@ -1,18 +1,27 @@
 """The comparison: one recipe, one list, one table."""
 
 import json
+from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 from typer.testing import CliRunner
 
-from salvit.baselines.build import METHODS
-from salvit.baselines.comparison import COMPARED, paper_figure, recipe_of, table_of
-from salvit.baselines.describe import PAPER_NAMES
+from salvit.baselines.build import METHODS, build_method
+from salvit.baselines.comparison import COMPARED, ROWS, encode_by_all, paper_figure, recipe_of, table_of
+from salvit.baselines.match import Match
 from salvit.cli import app
-from salvit.recipes import recipe_from_table
+from salvit.geometry import fit_square
+from salvit.model.settings import preset
+from salvit.recipes import read_recipe, recipe_from_table
 from salvit.suites import Case
+from salvit.tables.main import changes_of
 from salvit.tables.paper import COST
+from salvit.types import FittedImage
 
+ROOT = Path(__file__).parents[2]
 RECIPE = """
 [data]
 name = "creatures"
@@ -78,12 +87,65 @@ def test_a_recipe_changes_in_the_method_and_the_unseen_species_alone():
     assert made.train == recipe.train and made.model.head == recipe.model.head
 
 
+def test_what_only_salvit_can_have_the_others_go_without():
+    recipe = recipe_from_table(
+        {
+            "model": {"preset": "salvit-lite0", "width": "swift", "encoder": {"keeps_raw": True}},
+            "train": {"all_ways": True, "learning_rate": 1.5e-3},
+        }
+    )
+    assert recipe_of(recipe, "salvit", "cow").train.all_ways
+    assert recipe_of(recipe, "salvit", "cow").model == recipe.model
+    made = recipe_of(recipe, "fskd", "cow")
+    assert (made.model.head.kind, made.model.head.channels, made.model.encoder.keeps_raw) == ("spatial", 64, False)
+    assert made.train == replace(recipe.train, all_ways=False)
+    random, ours = recipe_of(recipe, "fskd_random", "cow"), recipe_of(recipe, "salvit_as_others", "cow")
+    assert random.model == made.model and random.train == replace(made.train, auxiliary="random")
+    assert ours == replace(made, model=replace(made.model, method="salvit"))
+
+
+@pytest.mark.parametrize("name", [name for name in COMPARED if name != "match"])
+def test_a_line_of_the_table_would_train_what_the_comparison_trains(name):
+    path = ROOT / "recipes" / "animal_pose-compared.toml"
+    changes = ["data.unseen=cow", *changes_of(name)]
+    assert read_recipe(path, changes) == recipe_of(read_recipe(path), name, "cow")
+
+
+def test_encoding_together_gives_what_each_gives_alone():
+    settings = replace(preset("salvit-lite0", "light"), input_size=96)
+    names = ("protonet", "fskd", "salvit")
+    detectors = [build_method(replace(settings, method=name), None) for name in names]
+    for detector in detectors[1:]:
+        detector.backbone.load_state_dict(detectors[0].backbone.state_dict())
+    detectors.append(Match(detectors[0].backbone, 96))
+    generator = np.random.default_rng(0)
+    images = [
+        FittedImage(
+            generator.integers(0, 256, (96, 96, 3), dtype=np.uint8),
+            fit_square((0, 0, 96, 96), 96),
+            str(number),
+            generator.random((96, 96), dtype=np.float32),
+        )
+        for number in range(2)
+    ]
+    runs = []
+    detectors[0].backbone.register_forward_hook(lambda *_: runs.append("first"))
+    detectors[1].backbone.register_forward_hook(lambda *_: runs.append("second"))
+    together = list(encode_by_all(detectors, images))
+    assert runs == ["first", "first"], "once for the three that are trained, once for match"
+    for detector, encoded in zip(detectors, together, strict=True):
+        alone = detector.encode(images)
+        torch.testing.assert_close(encoded.features, alone.features)
+        assert encoded.fits == alone.fits and (encoded.saliency is None) == (alone.saliency is None)
+
+
 def test_the_papers_figures_are_those_of_its_main_table():
     assert paper_figure("protonet", "cow", 1) == 20.37
     assert paper_figure("fskd", "cat", 5) == 61.33
     assert paper_figure("maml", "cow", 1) is None and paper_figure("protonet", "giraffe", 1) is None
-    assert set(COMPARED) == {"match", "salvit", *METHODS}
-    assert set(PAPER_NAMES.values()) <= set(COST)
+    assert paper_figure("fskd_random", "cow", 1) == 42.07 and paper_figure("salvit_as_others", "cow", 1) is None
+    assert set(COMPARED) == {"match", "salvit", *METHODS, "fskd_random", "salvit_as_others"}
+    assert set(ROWS.values()) <= set(COST)
 
 
 def test_the_table_has_size_time_and_the_papers_figure_beside_ours():

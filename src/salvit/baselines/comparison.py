@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import torch
+
 from salvit.backbones import build_backbone
 from salvit.baselines.build import METHODS
 from salvit.baselines.describe import PAPER_NAMES
@@ -17,25 +19,43 @@ from salvit.baselines.match import Match
 from salvit.data.episodes import EpisodeSettings
 from salvit.data.frozen import FrozenList, freeze, read_frozen, write_frozen
 from salvit.data.splits import Problem
-from salvit.evaluate import EncodedList, part_of_list
+from salvit.evaluate import EncodedList, encode_list_together, part_of_list
 from salvit.model.detector import SalViT
+from salvit.model.encoder import EncoderInput
 from salvit.model.settings import ModelSettings
 from salvit.recipes import Recipe
-from salvit.suites import Case, Study
+from salvit.suites import Case, Label, Study
 from salvit.tables.paper import ANIMALS, COST, MAIN
-from salvit.types import Detector
+from salvit.types import Detector, Encoded, FittedImage
 
 FLOOR = "match"
 """The method that is not trained."""
-COMPARED = (FLOOR, *METHODS, "salvit")
+VARIANTS = {"fskd_random": "fskd", "salvit_as_others": "salvit"}
+"""Further rows: FSKD-R, and SalViT with the head and the training that the others have."""
+COMPARED = (FLOOR, *METHODS, "fskd_random", "salvit_as_others", "salvit")
+ROWS = {**PAPER_NAMES, "fskd_random": "FSKD-R"}
+"""Name → row of the paper's main table."""
 QUERIES = 5
 
 
 def recipe_of(recipe: Recipe, method: str, unseen: str) -> Recipe:
-    """The recipe for one method and one unseen species; SalViT, which shapes its saliency, has no ``reweight``."""
-    reweight = recipe.model.reweight and method != "salvit"
-    model = replace(recipe.model, method=method, reweight=reweight)
-    return replace(recipe, model=model, data=replace(recipe.data, unseen=unseen))
+    """The recipe for one method and one unseen species.
+
+    SalViT, which shapes its saliency, has no ``reweight``. What only SalViT can have, others go without: the dynamic
+    head, instead of which those with a localisation net get the spatial one, and training all ways.
+    """
+    made = replace(recipe, data=replace(recipe.data, unseen=unseen))
+    named = VARIANTS.get(method, method)
+    model = replace(recipe.model, method=named, reweight=recipe.model.reweight and named != "salvit")
+    if method == "salvit":
+        return replace(made, model=model)
+    if model.head.kind == "dynamic":
+        head, encoder = replace(model.head, kind="spatial", channels=64), replace(model.encoder, keeps_raw=False)
+        model = replace(model, head=head, encoder=encoder)
+    train = replace(recipe.train, all_ways=False)
+    if method == "fskd_random":
+        train = replace(train, auxiliary="random")
+    return replace(made, model=model, train=train)
 
 
 def floor_of(settings: ModelSettings, device: str) -> Match:
@@ -58,18 +78,49 @@ def open_list(problem: Problem, recipe: Recipe, shots: int, episodes: int, path:
 
 
 def measure(study: Study, shots: Sequence[int]) -> Iterator[Case]:
-    """Every detector of a study with each number of shots; the result also holds its parameters."""
+    """Every detector of a study with each number of shots; the result also holds its parameters.
+
+    The detectors are of one recipe; their pictures are encoded together, once something is to be measured.
+    """
+    parts = {number: part_of_list(study.listed, shots=number) for number in shots}
+    missing = {
+        name: detector
+        for name, detector in study.detectors
+        if any(study.before(_labels(name, number), detector, part) is None for number, part in parts.items())
+    }
+    encoded = dict(zip(missing, _encode_together(study, list(missing.values())), strict=True)) if missing else {}
     for name, detector in study.detectors:
-        kept: list[EncodedList] = []
-
-        def encoded(detector: Detector = detector, kept: list[EncodedList] = kept) -> EncodedList:
-            kept[:] = kept or [study.encode(detector, study.listed)]
-            return kept[0]
-
-        for number in shots:
-            part = part_of_list(study.listed, shots=number)
-            case = study.case({"method": name, "shots": float(number)}, detector, part, encoded)
+        for number, part in parts.items():
+            case = study.case(_labels(name, number), detector, part, lambda name=name: encoded[name])  # type: ignore[misc]
             yield Case({**case.labels, "unseen": study.listed.problem.label}, {**case.result, **_sizes(detector)})
+
+
+def _labels(name: str, shots: int) -> dict[str, Label]:
+    return {"method": name, "shots": float(shots)}
+
+
+def _encode_together(study: Study, detectors: Sequence[Detector]) -> list[EncodedList]:
+    saliencies = [study.saliency_of(detector) for detector in detectors]
+    return encode_list_together(
+        lambda images: encode_by_all(detectors, images),
+        detectors[0].input_size,
+        study.listed,
+        saliency_of=next((given for given in saliencies if given is not None), None),
+        track=study.track,
+    )
+
+
+def encode_by_all(detectors: Sequence[Detector], images: Sequence[FittedImage]) -> Iterator[Encoded]:
+    """What each detector of one recipe makes of pictures; a backbone of which nothing is trained runs once for all."""
+    prepared: EncoderInput | None = None
+    for detector in detectors:
+        if not isinstance(detector, SalViT) or detector.backbone.trainable_parts():
+            yield detector.encode(images)
+            continue
+        if prepared is None:
+            with torch.no_grad():
+                prepared = detector.prepare(*detector.tensors(images))
+        yield detector.encode_prepared(prepared, tuple(image.fit for image in images))
 
 
 def table_of(cases: Sequence[Case]) -> str:
@@ -91,7 +142,7 @@ def table_of(cases: Sequence[Case]) -> str:
         }
         first = next(iter(mine.values())).result
         size = "—" if not first["trained_parameters"] else f"{first['trained_parameters'] / 1e6:.2f}"
-        stated = f"{COST[PAPER_NAMES[name]][0]:.1f}" if name in PAPER_NAMES else "—"
+        stated = f"{COST[ROWS[name]][0]:.1f}" if name in ROWS else "—"
         cells = [_cell(mine.get(place), paper_figure(name, *place)) for place in places]
         lines.append("| " + " | ".join([f"`{name}`", size, stated, _milliseconds(name, mine.values()), *cells]) + " |")
     first = cases[0].result
@@ -106,7 +157,7 @@ def table_of(cases: Sequence[Case]) -> str:
 
 def paper_figure(method: str, unseen: str, shots: int) -> float | None:
     """What the paper's main table says, where it says it."""
-    row = MAIN.get((PAPER_NAMES.get(method, ""), shots))
+    row = MAIN.get((ROWS.get(method, ""), shots))
     return row[ANIMALS.index(unseen)] if row is not None and unseen in ANIMALS else None
 
 
@@ -121,7 +172,7 @@ def _milliseconds(name: str, cases: Iterable[Case]) -> str:
     times: dict[int, list[float]] = {}
     for case in cases:
         times.setdefault(int(case.labels["shots"]), []).append(case.result["timing"]["ms_per_query"])
-    stated = dict(zip((1, 5), COST[PAPER_NAMES[name]][1:], strict=True)) if name in PAPER_NAMES else {}
+    stated = dict(zip((1, 5), COST[ROWS[name]][1:], strict=True)) if name in ROWS else {}
     return " / ".join(
         f"{sum(values) / len(values):.0f}" + (f" ({stated[shots]:.1f})" if shots in stated else "")
         for shots, values in times.items()

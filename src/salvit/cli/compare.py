@@ -80,27 +80,31 @@ def _compare_one(
     from salvit.suites import Study
 
     problem = open_problem(settings.data.name, root, unseen, dev_species=settings.data.dev_species)
+    place = choose_device(device)
     listed = open_list(problem, settings, max(shots), episodes, folder / "list.json")
     (folder / "cases").mkdir(parents=True, exist_ok=True)
+    trained = {
+        name: _train(recipe_of(settings, name, unseen), problem, folder / name, device, command)
+        for name in methods
+        if name != FLOOR
+    }
+    detectors: list[tuple[str, Detector]] = [
+        (name, load_trained(trained[name], device=device) if name in trained else floor_of(settings.model, place))
+        for name in methods
+    ]
+    study = Study(
+        listed,
+        tuple(detectors),
+        saliency_of_records,
+        lambda model, part, _: {**about_run(model, part), "command": command},
+        folder,
+        track,
+    )
     done: list[Case] = []
-    for name in methods:
-        detector: Detector
-        if name == FLOOR:
-            detector = floor_of(settings.model, choose_device(device))
-        else:
-            trained = _train(recipe_of(settings, name, unseen), problem, folder / name, device, command)
-            detector = load_trained(trained, device=device)
-        study = Study(
-            listed,
-            ((name, detector),),
-            saliency_of_records,
-            lambda model, part, _: {**about_run(model, part), "command": command},
-            folder,
-            track,
-        )
-        for case in measure(study, shots):
-            done.append(case)
-            typer.echo(f"{unseen} {name} {case.labels['shots']:g}-shot: {'{:.2f} ± {:.2f}'.format(*case.figure)}")
+    for case in measure(study, shots):
+        done.append(case)
+        figure = "{:.2f} ± {:.2f}".format(*case.figure)
+        typer.echo(f"{unseen} {case.labels['method']} {case.labels['shots']:g}-shot: {figure}")
     return done
 
 

@@ -21,7 +21,7 @@ import salvit
 from salvit.backbones import Backbone, Tokens
 from salvit.backbones.batch_norm import set_batch_norm
 from salvit.backbones.files import hash_weights
-from salvit.geometry import MEAN_COLOUR, input_to_grid, is_inside
+from salvit.geometry import MEAN_COLOUR, Fit, input_to_grid, is_inside
 from salvit.model.certainty import Calibration, calibrated
 from salvit.model.dynamic import DynamicDescriptor, DynamicLocator
 from salvit.model.encoder import Encoder, EncoderInput, EncoderOutput
@@ -180,10 +180,14 @@ class SalViT(nn.Module):
     @torch.no_grad()
     def encode(self, images: Sequence[FittedImage]) -> Encoded:
         """Images, with their saliency where the model uses one, to features."""
-        batch = self.prepare(*self.tensors(images))
+        return self.encode_prepared(self.prepare(*self.tensors(images)), tuple(image.fit for image in images))
+
+    @torch.no_grad()
+    def encode_prepared(self, batch: EncoderInput, fits: tuple[Fit, ...]) -> Encoded:
+        """:meth:`encode` of what :meth:`prepare` gave, of this model or of another on the same backbone."""
         output: EncoderOutput = self.encoder(batch)
         low = None if batch.saliency is None else downscale(batch.saliency, self.encoder.grid_hw)
-        return Encoded(output.features, tuple(image.fit for image in images), low)
+        return Encoded(output.features, fits, low)
 
     @torch.no_grad()
     def learn(self, examples: Sequence[Example], encoded: Encoded | None = None) -> Pack:
