@@ -75,11 +75,6 @@ class Method(SalViT, ABC):
         """What :meth:`search` says of the queries."""
         return EpisodeOutput(self.search(kept, asked, wanted), None, asked)
 
-    @property
-    def wants_saliency(self) -> bool:
-        """Wherever there is a provider: it tells which auxiliary keypoints are background, and caches are shared."""
-        return self.settings.saliency != "none"
-
 
 def check_head(settings: ModelSettings) -> None:
     """Refuse the dynamic head, whose localisation net has no weights: a method that adapts or extends it has no use."""

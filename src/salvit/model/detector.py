@@ -264,8 +264,12 @@ class SalViT(nn.Module):
 
     @property
     def wants_saliency(self) -> bool:
-        """Whether maps are to be made for its pictures."""
-        return self.encoder.uses_saliency
+        """Whether maps are to be made for its pictures: wherever there is a provider.
+
+        A model that masks nothing has them too: they tell which auxiliary keypoints are background, and caches are
+        shared.
+        """
+        return self.settings.saliency != "none"
 
     @property
     def device(self) -> torch.device:

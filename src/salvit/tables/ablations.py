@@ -8,11 +8,11 @@ from salvit.tables import paper
 from salvit.tables.main import (
     DEFAULT,
     DINO,
-    DINOV2,
     FULL,
     PLAIN,
     SET_LABELS,
     STUDY,
+    STUDY_DINOV2,
     animals,
     by_column,
     paper_columns,
@@ -68,14 +68,14 @@ _DINO = Block(
     "On DINO",
     COLUMNS,
     (
-        _group("DINO with ViT", _full("ablation-dino-vit"), ("dinov2", "DINOv2, light", _own("ablation-vit-dinov2"))),
-        _group("DINO with SalViT", ("full", FULL, DINO), ("dinov2", "DINOv2, light", DINOV2), is_baseline=True),
+        _group("DINO with ViT", _full("ablation-dino-vit"), ("dinov2", "DINOv2, swift", _own("ablation-vit-dinov2"))),
+        _group("DINO with SalViT", ("full", FULL, DINO), ("dinov2", "DINOv2, swift", STUDY_DINOV2), is_baseline=True),
         _group(
             "DINO with SalViT without ML, not printed",
             _full("ablation-dino-without-ml"),
-            ("dinov2", "DINOv2, light", _own("ablation-without-ml-dinov2")),
+            ("dinov2", "DINOv2, swift", _own("ablation-without-ml-dinov2")),
         ),
-        _group("", ("dinov2", "SalViT without PE on DINOv2, light", _own("ablation-without-pe-dinov2"))),
+        _group("", ("dinov2", "SalViT without PE on DINOv2, swift", _own("ablation-without-pe-dinov2"))),
     ),
 )
 ABLATION = Table(
@@ -96,8 +96,8 @@ def _exponents() -> Table:
         own = f"exponents-{exponent}"
         lines = [Line(FULL, DEFAULT if is_learnt else _own(own), _some(columns, ()), "full")]
         if exponent in ("0.7", "1.0", "learnt"):
-            model = DINOV2 if is_learnt else _own(f"{own}-dinov2")
-            lines.append(Line("DINOv2, light", model, _some(columns, SPECIES), "dinov2"))
+            model = STUDY_DINOV2 if is_learnt else _own(f"{own}-dinov2")
+            lines.append(Line("DINOv2, swift", model, _some(columns, SPECIES), "dinov2"))
         label = exponent if is_learnt else f"fixed at {exponent}"
         groups.append(Group(tuple(lines), label, by_column(columns[2:], figures), is_learnt))
     return Table(

@@ -14,6 +14,8 @@ LITE0 = Model("salvit-lite0-swift", "animal_pose-lite0-swift")
 STUDY = Model("study-lite0", "study-lite0")
 """What studies on Lite0 are compared with: the same at their smaller budget."""
 DINOV2 = Model("salvit-dinov2-light", "animal_pose-dinov2")
+STUDY_DINOV2 = Model("study-dinov2", "study-dinov2")
+"""What studies on DINOv2 are compared with."""
 RESNET50 = Model("main-salvit-resnet50-cpu", "main-salvit-resnet50-cpu")
 JOINED = Model("salvit-joined-swift", "animal_pose-joined-swift")
 DEFAULT = Model("main-salvit-default", "main-salvit-default")

@@ -224,7 +224,7 @@ class _Evaluation:
             predict_fine_tuned(detector, listed, ask.finetune, about, path, **shown)  # type: ignore[arg-type]
             return
         if ask.failure is not None:
-            if not isinstance(detector, SalViT) or not detector.wants_saliency:
+            if not isinstance(detector, SalViT) or not detector.encoder.uses_saliency:
                 raise ValueError(f"{detector.name} uses no saliency that could fail")
             detector = spoiled(detector, *ask.failure)
             encoded = encode_list(detector, listed, **shown)  # type: ignore[arg-type]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from salvit.tables import paper
-from salvit.tables.main import DEFAULT, DINOV2, FULL, LITE0, REFINED, STUDY, animals, by_column, sets
+from salvit.tables.main import DEFAULT, FULL, LITE0, REFINED, STUDY, STUDY_DINOV2, animals, by_column, changes_of, sets
 from salvit.tables.paper import ANIMALS
 from salvit.tables.rows import Ask, Block, Cell, Group, Line, Metric, Model, Table
 from salvit.transductive import TransductiveSettings
@@ -92,7 +92,7 @@ def _detectors() -> Table:
         Line("learned (ours), Lite0, swift", STUDY, cells(True), "lite0"),
         Line("RBD, Lite0, swift", own("saliency-rbd-lite0"), cells(False), "lite0"),
         Line("spectral residual, Lite0, swift", own("saliency-spectral-residual-lite0"), cells(False), "lite0"),
-        Line("class-token attention, DINOv2, light", DINOV2, cells(True), "dinov2"),
+        Line("class-token attention, DINOv2, swift", STUDY_DINOV2, cells(True), "dinov2"),
         Line("learned (ours), ResNet-50, full setting", DEFAULT, cells(False), "full"),
         Line("RBD, ResNet-50, full setting", own("saliency-rbd"), cells(False), "full"),
         Line("spectral residual, ResNet-50, full setting", own("saliency-spectral-residual"), cells(False), "full"),
@@ -128,9 +128,9 @@ def _failures() -> Table:
         for column, failure in _FAILURES.items()
     }
     methods = {"FSKD": "fskd", "ProtoNet": "protonet"}
-    lines = [Line("SalViT on Lite0, swift", LITE0, cells), Line("SalViT on DINOv2, light", DINOV2, cells)]
+    lines = [Line("SalViT on Lite0, swift", LITE0, cells), Line("SalViT on DINOv2, swift", STUDY_DINOV2, cells)]
     for label, method in methods.items():
-        changes = (f"model.method={method}", "model.reweight=true")
+        changes = (*changes_of(method), "model.reweight=true")
         model = Model(f"compared-{method}-reweighted", "animal_pose-compared", changes)
         far = {column: Cell(cell.asks, False, cell.metric) for column, cell in cells.items()}
         lines.append(Line(f"{label} on Lite0, re-weighted", model, far))
