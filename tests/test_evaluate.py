@@ -10,7 +10,17 @@ from salvit.data.creatures import write_creatures
 from salvit.data.episodes import EpisodeSettings
 from salvit.data.frozen import FrozenList, freeze, read_frozen, write_frozen
 from salvit.data.splits import open_problem
-from salvit.evaluate import encode_list, part_of_list, predict_fine_tuned, predict_list, read_predictions, truth_of
+from salvit.evaluate import (
+    encode_list,
+    encode_mirrored,
+    fit_view,
+    learn_episode,
+    part_of_list,
+    predict_fine_tuned,
+    predict_list,
+    read_predictions,
+    truth_of,
+)
 from salvit.results import make_result, write_result
 from salvit.score import compare, episode_pck, score
 from salvit.transductive import TransductiveSettings
@@ -64,6 +74,35 @@ def test_coverage_is_counted_at_the_radii_that_the_predictions_state(listed, pre
     assert other["coverage"] == [0.0, plain["coverage"][1], 100.0]
     assert other["calibration"]["ellipse_radii"] == [1e-9, 2.0, 1e9]
     assert list(other["calibration"]["coverage_of_covariance_alone"].values()) == plain["coverage"]
+
+
+def test_both_ways_learn_and_look_mirrored_as_detection_does(listed, match, tmp_path):
+    from salvit.flip import look_mirrored, merge
+
+    encoded = encode_list(match, listed, track=track)
+    mirrored = encode_mirrored(match, listed, supports_only=False, track=track)
+    predict_list(match, listed, encoded, ABOUT, tmp_path / "both.jsonl", mirrored=mirrored, flip=True, track=track)
+    made = read_predictions(tmp_path / "both.jsonl")
+    episode, pack, asked = learn_episode(match, listed, 0, encoded, mirrored)
+    assert pack.pairs and set(pack.pairs) <= set(listed.problem.split.pairs)
+    images = [fit_view(view, None, match.input_size, None) for view in episode.queries]
+    found, _ = merge(match.locate(pack, asked), look_mirrored(match, pack, images), pack.pairs)
+    order = [found.names.index(name) for name in episode.names]
+    for row, view in enumerate(episode.queries):
+        stated = np.array(made.rows[0, view.record.id]["points"])
+        assert np.abs(stated - found.points[row, order]).max() < 0.5, "features are kept in half precision"
+
+
+def test_mirrored_supports_alone_need_no_mirrored_queries(listed, match, tmp_path):
+    encoded = encode_list(match, listed, track=track)
+    supports = encode_mirrored(match, listed, supports_only=True, track=track)
+    assert {record for record, _ in supports.rows} == {
+        view.record.id for index in range(len(listed)) for view in listed.draw(index).supports
+    }
+    one_way, both = (learn_episode(match, listed, 0, encoded, ways)[1] for ways in (None, supports))
+    assert not np.allclose(one_way.vectors, both.vectors)
+    predict_list(match, listed, encoded, ABOUT, tmp_path / "supports.jsonl", mirrored=supports, track=track)
+    assert score(compare(read_predictions(tmp_path / "supports.jsonl"), listed))["harmonic"] >= 0
 
 
 def test_scoring_twice_gives_the_same_bytes(listed, predicted, tmp_path):

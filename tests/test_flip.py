@@ -4,9 +4,19 @@ import numpy as np
 import pytest
 
 from salvit.data.images import fit_image
-from salvit.flip import check_pairs, has_lone_side, look_mirrored, merge, mirror, pairs_at_one_place, partners
+from salvit.flip import (
+    check_pairs,
+    has_lone_side,
+    learn_both_ways,
+    look_mirrored,
+    merge,
+    mirror,
+    mirror_example,
+    pairs_at_one_place,
+    partners,
+)
 from salvit.predict import detect, learn
-from salvit.types import Prediction
+from salvit.types import Example, Prediction
 
 NAMES = ("nose", "left_eye", "right_eye")
 PAIRS = (("left_eye", "right_eye"),)
@@ -130,3 +140,53 @@ def test_a_flipped_picture_gives_the_flipped_result(match, marked_folder, pictur
     one, other = detect(match, pack, [marked_folder / "queries" / "1.png", tmp_path / "mirrored.png"], flip=True)
     assert np.abs(one.points - ([319, 0] + other.points * [-1, 1])).max() < 0.1
     assert one.scores == pytest.approx(other.scores, abs=1e-4)
+
+
+def marked(image, points, visible=(True, True, True)):
+    return Example(image, NAMES, np.array(points, dtype=float), np.array(visible))
+
+
+def test_a_mirrored_example_has_its_sides_exchanged_and_lone_sides_left_out(picture):
+    image = fit_image(picture(), 320)
+    example = marked(image, [[10, 20], [30, 40], [50, 60]], (True, True, False))
+    turned = mirror_example(example, NAMES, PAIRS)
+    assert turned.points_input.tolist() == [[309, 20], [269, 60], [289, 40]]
+    assert turned.visible.tolist() == [True, False, True], "what was a left eye is a right one"
+    assert np.array_equal(turned.image.pixels, image.pixels[:, ::-1])
+    assert mirror_example(example, NAMES, (), one_way=("left_eye",)).visible.tolist() == [True, False, False]
+
+
+def test_both_ways_are_the_mean_of_both_where_both_are_marked(match, picture):
+    image = fit_image(picture(), match.input_size)
+    example = marked(image, [[60, 80], [120, 200], [250, 150]], (True, True, True))
+    plain, other = match.learn([example]), match.learn([mirror_example(example, NAMES, PAIRS)])
+    both = learn_both_ways(match, [example], PAIRS)
+    assert np.allclose(both.vectors, (plain.vectors + other.vectors) / 2) and both.mask.all()
+    assert both.names == plain.names and not np.allclose(plain.vectors, other.vectors)
+
+
+def test_a_side_that_one_shot_lacks_comes_from_its_partner_but_none_is_invented(match, picture):
+    image = fit_image(picture(), match.input_size)
+    points = [[60, 80], [120, 200], [250, 150]]
+    one, two = marked(image, points, (True, True, False)), marked(image, points, (True, False, True))
+    both = learn_both_ways(match, [one, two], PAIRS)
+    assert both.mask.tolist() == [[True, True, True], [True, True, True]]
+    assert np.allclose(both.vectors[0, 2], match.learn([mirror_example(one, NAMES, PAIRS)]).vectors[0, 2])
+    alone = learn_both_ways(match, [one], PAIRS)
+    assert alone.mask.tolist() == [[True, True, False]] and alone.known.tolist() == [True, True, False]
+
+
+def test_both_ways_learn_alike_from_a_picture_and_its_mirror_image(match, picture):
+    image = fit_image(picture(), match.input_size)
+    example = marked(image, [[60, 80], [120, 200], [250, 150]])
+    one, other = (learn_both_ways(match, [it], PAIRS) for it in (example, mirror_example(example, NAMES, PAIRS)))
+    assert np.allclose(one.vectors, other.vectors, atol=1e-5)
+
+
+def test_pictures_are_learnt_both_ways_where_there_are_pairs_unless_told_otherwise(match, marked_folder):
+    file = marked_folder / "support.json"
+    one_way = learn(match, file, pairs=())
+    assert np.allclose(one_way.vectors, learn(match, file, pairs=(("nose", "tail"),), both_ways=False).vectors)
+    sided = learn(match, file, pairs=(("nose", "tail"),))
+    assert not np.allclose(one_way.vectors, sided.vectors)
+    assert not np.allclose(one_way.vectors, learn(match, file, pairs=(), both_ways=True).vectors)

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 SCHEMA = "salvit-predictions-1"
 SaliencyOf = Callable[[Record], npt.NDArray[np.float32]]
 Track = Callable[[Iterable[Any], int, str], Iterable[Any]]
+Ways = Literal["one", "supports", "both"]
+"""Pictures as they are; supports learnt mirrored too; supports and queries mirrored too."""
 EncodeByAll = Callable[[Sequence[FittedImage]], Iterable[Encoded]]
 """Pictures to what each of several detectors makes of them."""
 
@@ -122,6 +124,25 @@ def encode_list(
     return replace(made, others=known)
 
 
+def encode_mirrored(
+    detector: Detector,
+    frozen: FrozenList,
+    *,
+    supports_only: bool,
+    saliency_of: SaliencyOf | None = None,
+    batch: int = 16,
+    track: Track,
+) -> EncodedList:
+    """Encode the views of a list mirrored, those of its supports or all."""
+    from salvit.flip import mirror
+
+    def encode(images: Sequence[FittedImage]) -> list[Encoded]:
+        return [detector.encode([mirror(image) for image in images])]
+
+    wanted = dict(_views(frozen, supports_only=supports_only))
+    return _encode(encode, detector.input_size, wanted, saliency_of, batch, track)[0]
+
+
 def encode_list_together(
     encode: EncodeByAll,
     input_size: int,
@@ -177,17 +198,20 @@ def predict_list(
     path: Path,
     *,
     transductive: TransductiveSettings | None = None,
+    mirrored: EncodedList | None = None,
+    flip: bool = False,
     track: Track,
 ) -> None:
     """Write the predictions for every episode of a list; the file appears whole or not at all.
 
     The supports' points and the crop windows are all that a detector is told: nothing of the queries' labels. With
     ``transductive`` the queries of an episode help each other; its oracle and the authors' protocol look at labels, and
-    are there for comparison alone.
+    are there for comparison alone. With ``mirrored`` (:func:`encode_mirrored`) supports are learnt both ways, and with
+    ``flip`` queries are searched both ways too.
     """
     timing = {"encode_ms_per_image": round(1000 * encoded.seconds / max(len(encoded.rows), 1), 3)}
     write_predictions(
-        lambda index: _predict_episode(detector, frozen, index, encoded, transductive),
+        lambda index: _predict_episode(detector, frozen, index, encoded, transductive, mirrored, flip),
         len(frozen),
         {"list_hash": frozen.hash, "model": detector.name, **stated_ellipses(detector), **about},
         path,
@@ -284,27 +308,47 @@ def _predict_episode(
     frozen: FrozenList,
     index: int,
     encoded: EncodedList,
-    transductive: TransductiveSettings | None = None,
+    transductive: TransductiveSettings | None,
+    mirrored: EncodedList | None,
+    flip: bool,
 ) -> list[dict[str, Any]]:
-    episode, pack, asked = learn_episode(detector, frozen, index, encoded)
+    episode, pack, asked = learn_episode(detector, frozen, index, encoded, mirrored)
     if transductive is not None:
         from salvit.transductive import refine_pack
 
         truth = truth_of(episode, detector.input_size) if transductive.needs_truth else None
         pack = refine_pack(detector, pack, [asked], transductive, truth=truth)
-    return rows_of(index, episode, detector.locate(pack, asked))
+    found = detector.locate(pack, asked)
+    if flip and mirrored is not None:
+        from salvit.flip import locate_mirrored, merge
+
+        turned = locate_mirrored(detector, pack, mirrored.pick(_query_keys(episode)), asked.fits)
+        found, _ = merge(found, turned, pack.pairs)
+    return rows_of(index, episode, found)
 
 
 def learn_episode(
-    detector: Detector, frozen: FrozenList, index: int, encoded: EncodedList
+    detector: Detector, frozen: FrozenList, index: int, encoded: EncodedList, mirrored: EncodedList | None = None
 ) -> tuple[Episode, Pack, Encoded]:
-    """An episode, what its supports teach, and its encoded queries."""
+    """An episode, what its supports teach (both ways where they are there mirrored), and its encoded queries."""
     episode = frozen.draw(index)
     examples = [mark_view(view, episode, detector.input_size) for view in episode.supports]
-    pack = detector.learn(examples, encoded.pick([(view.record.id, "") for view in episode.supports]))
+    keys = [(view.record.id, "") for view in episode.supports]
+    if mirrored is None:
+        pack = detector.learn(examples, encoded.pick(keys))
+    else:
+        from salvit.flip import learn_both_ways, lone_sides
+
+        pairs = tuple(pair for pair in frozen.problem.split.pairs if set(pair) <= set(episode.names))
+        both = encoded.pick(keys), mirrored.pick(keys)
+        pack = learn_both_ways(detector, examples, pairs, *both, one_way=lone_sides(episode.names, pairs))
+        pack = replace(pack, pairs=pairs)
+    return episode, pack, encoded.pick(_query_keys(episode))
+
+
+def _query_keys(episode: Episode) -> list[tuple[str, str]]:
     occlusions = episode.occlusions or (None,) * len(episode.queries)
-    keys = [(view.record.id, _occlusion_key(hidden)) for view, hidden in zip(episode.queries, occlusions, strict=True)]
-    return episode, pack, encoded.pick(keys)
+    return [(view.record.id, _occlusion_key(hidden)) for view, hidden in zip(episode.queries, occlusions, strict=True)]
 
 
 def truth_of(episode: Episode, size: int) -> Truth:
@@ -361,12 +405,16 @@ def rows_of(index: int, episode: Episode, found: Prediction) -> list[dict[str, A
     ]
 
 
-def _views(frozen: FrozenList) -> Iterator[tuple[tuple[str, str], tuple[View, Occlusion | None]]]:
+def _views(
+    frozen: FrozenList, *, supports_only: bool = False
+) -> Iterator[tuple[tuple[str, str], tuple[View, Occlusion | None]]]:
     """Every image that the list needs, by key; repeated ones are given again."""
     for index in range(len(frozen)):
         episode = frozen.draw(index)
         for view in episode.supports:
             yield (view.record.id, ""), (view, None)
+        if supports_only:
+            continue
         occlusions = episode.occlusions or (None,) * len(episode.queries)
         for view, occlusion in zip(episode.queries, occlusions, strict=True):
             yield (view.record.id, _occlusion_key(occlusion)), (view, occlusion)

@@ -1,22 +1,22 @@
-"""Left and right: looking both ways, and pairs that may be swapped.
+"""Left and right: learning and looking both ways, and pairs that may be swapped.
 
-A picture is searched as it is and mirrored. What is a left eye in the mirrored picture is the right eye of the picture
-itself, so names of a pair change places on the way back.
+A picture is learnt and searched as it is and mirrored. What is a left eye in the mirrored picture is the right eye of
+the picture itself, so names of a pair change places on the way there and back.
 
-Letters: B images · N keypoints.
+Letters: B images · K shots · N keypoints · D channels.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
 from salvit.geometry import Fit, fit_square, flip_points, whole_window
-from salvit.types import BoolArray, Detector, FittedImage, FloatArray, Pack, Prediction
+from salvit.types import BoolArray, Detector, Encoded, Example, FittedImage, FloatArray, Pack, Prediction
 
 AGREE = 3.0
 """Two ways agree on a point where they lie within this many standard deviations of their difference."""
@@ -55,6 +55,11 @@ def has_lone_side(names: Sequence[str], pairs: Pairs) -> BoolArray:
     return np.array([name not in paired and _SIDE.search(name) is not None for name in names], dtype=bool)
 
 
+def lone_sides(names: Sequence[str], pairs: Pairs) -> frozenset[str]:
+    """The names of :func:`has_lone_side`."""
+    return frozenset(name for name, is_lone in zip(names, has_lone_side(names, pairs), strict=True) if is_lone)
+
+
 def mirror(image: FittedImage) -> FittedImage:
     """A fitted picture mirrored left to right; its fit is that of the square to itself."""
     size = image.pixels.shape[1]
@@ -63,13 +68,60 @@ def mirror(image: FittedImage) -> FittedImage:
     return replace(image, pixels=np.ascontiguousarray(image.pixels[:, ::-1]), fit=whole, saliency=saliency)
 
 
+def learn_both_ways(
+    detector: Detector,
+    examples: Sequence[Example],
+    pairs: Pairs,
+    encoded: Encoded | None = None,
+    mirrored: Encoded | None = None,
+    *,
+    one_way: Collection[str] = (),
+) -> Pack:
+    """What marked pictures teach as they are and mirrored: the mean of both ways, for each shot and keypoint.
+
+    A keypoint that no example has is not made known by its mirrored partner.
+
+    Args:
+        detector: Who learns.
+        examples: Marked pictures.
+        pairs: Left/right pairs of names.
+        encoded: The pictures, where they were encoded before.
+        mirrored: The mirrored pictures, where they were encoded before.
+        one_way: Names that have a side and no partner (:func:`has_lone_side`): learnt from the pictures as they are.
+    """
+    plain = detector.learn(examples, encoded)
+    other = detector.learn([mirror_example(example, plain.names, pairs, one_way) for example in examples], mirrored)
+    added = other.mask & plain.known  # (K, N)
+    count = (plain.mask.float() + added.float()).clamp(min=1)[..., None]
+    vectors = (plain.vectors * plain.mask[..., None] + other.vectors * added[..., None]) / count  # (K, N, D)
+    return replace(plain, vectors=vectors, mask=plain.mask | added)
+
+
+def mirror_example(example: Example, names: tuple[str, ...], pairs: Pairs, one_way: Collection[str] = ()) -> Example:
+    """A marked picture mirrored, with all of ``names``, sides exchanged; those of ``one_way`` are not marked in it."""
+    points = np.zeros((len(names), 2))
+    visible = np.zeros(len(names), dtype=bool)
+    order = partners(names, pairs)
+    turned = flip_points(example.points_input, example.image.fit.size)
+    for point, is_marked, name in zip(turned, example.visible, example.names, strict=True):
+        place = order[names.index(name)]
+        points[place], visible[place] = point, bool(is_marked) and name not in one_way
+    image = mirror(example.image) if example.image.pixels.size else example.image
+    return Example(image, names, points, visible)
+
+
 def look_mirrored(detector: Detector, pack: Pack, images: Sequence[FittedImage]) -> Prediction:
     """Find a pack's keypoints in mirrored pictures, and bring places and names back to the pictures themselves."""
-    found = detector.locate(pack, detector.encode([mirror(image) for image in images]))
+    encoded = detector.encode([mirror(image) for image in images])
+    return locate_mirrored(detector, pack, encoded, [image.fit for image in images])
+
+
+def locate_mirrored(detector: Detector, pack: Pack, mirrored: Encoded, fits: Sequence[Fit]) -> Prediction:
+    """:func:`look_mirrored` in pictures that were encoded mirrored; ``fits`` are those of the pictures themselves."""
+    found = detector.locate(pack, mirrored)
     order = partners(pack.names, pack.pairs)
-    points_input = flip_points(found.points, images[0].pixels.shape[1])
+    points_input = flip_points(found.points, detector.input_size)
     covariances = found.covariances * np.array([[1.0, -1.0], [-1.0, 1.0]])
-    fits: list[Fit] = [image.fit for image in images]
     return Prediction(
         names=found.names,
         points=np.stack([fit.to_image(row) for fit, row in zip(fits, points_input, strict=True)])[:, order],

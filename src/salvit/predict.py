@@ -18,7 +18,7 @@ import torch
 from salvit.data.images import BOX_MARGIN, MAX_PIXELS, read_and_fit
 from salvit.data.splits import Pairs, pairs_from_names
 from salvit.data.support import MarkedImage, Support, drop_outside, read_support
-from salvit.flip import check_pairs, look_mirrored, merge, pairs_at_one_place
+from salvit.flip import check_pairs, learn_both_ways, lone_sides, look_mirrored, merge, pairs_at_one_place
 from salvit.geometry import Window
 from salvit.packs import check_pack
 from salvit.queries import Query, find_images
@@ -93,6 +93,7 @@ def learn(
     cropped: bool = False,
     pairs: Pairs | None = None,
     zoom: bool = False,
+    both_ways: bool | None = None,
 ) -> Pack:
     """Learn a pack from marked pictures.
 
@@ -103,22 +104,29 @@ def learn(
         cropped: Crop each picture to its object's box (or to the hull of its points), as queries with a box are.
         pairs: Left/right pairs of names; None: those that the file states, or else those that the names tell.
         zoom: Learn the pictures near their marks too, for a second look.
+        both_ways: Learn the mirrored pictures too, sides exchanged; None: where there are left/right pairs. Without
+            them it is not known whether two names mean two sides, which mirroring would then mix up.
     """
     support = support if isinstance(support, Support) else read_support(support)
     usable = examples(detector, support, cropped=cropped)
     if not usable:
         raise ValueError(f"no marked picture can be used: {'; '.join(support.problems[:3]) or 'none was given'}")
+    names = tuple(dict.fromkeys(name for example in usable for name in example.names))
+    if pairs is None:
+        stated = tuple(pair for pair in support.pairs if set(pair) <= set(names))
+        pairs = stated or pairs_from_names(names)
+    pairs = check_pairs(tuple(pairs), names)
     encoded = detector.encode([example.image for example in usable])
-    pack = detector.learn(usable, encoded)
+    if bool(pairs) if both_ways is None else both_ways:
+        pack = learn_both_ways(detector, usable, pairs, encoded, one_way=lone_sides(names, pairs))
+    else:
+        pack = detector.learn(usable, encoded)
     if zoom:
         pack = with_nearer(detector, pack, usable, _prior(detector))
-    if pairs is None:
-        stated = tuple(pair for pair in support.pairs if set(pair) <= set(pack.names))
-        pairs = stated or pairs_from_names(pack.names)
     return replace(
         pack,
         skeleton=support.skeleton,
-        pairs=check_pairs(tuple(pairs), pack.names),
+        pairs=pairs,
         is_cropped=cropped,
         extra={**pack.extra, MARKED: torch.from_numpy(describe(encoded)).float()},
     )

@@ -13,6 +13,7 @@ from typing import Any
 from salvit.checkpoint import load_checkpoint
 from salvit.config import to_mapping
 from salvit.data.frozen import FrozenList
+from salvit.evaluate import Ways
 from salvit.model.detector import SalViT
 from salvit.recipes import Recipe
 from salvit.results import hardware
@@ -55,6 +56,7 @@ def about_run(
     *,
     model: str = "",
     zoom: bool = False,
+    ways: Ways = "one",
 ) -> dict[str, Any]:
     """What a prediction file says of how it was made; ``model`` is what was loaded, a name or a checkpoint."""
     values, problem = listed.values, listed.problem
@@ -73,6 +75,8 @@ def about_run(
         protocol |= {"queries_of_an_episode": count_queries(listed)}
     if zoom:
         protocol |= {"zoom": True}
+    if ways != "one":
+        protocol |= {"ways": ways}
     if listed.occluder is not None:
         protocol |= {"occluder": listed.occluder, "occlusion": listed.probability}
     return {
@@ -82,7 +86,7 @@ def about_run(
         "shots": values["shots"],
         "seed": values["seed"],
         "protocol": protocol,
-        "command": evaluation_command(listed, model or detector.name, finetune, transductive, zoom=zoom),
+        "command": evaluation_command(listed, model or detector.name, finetune, transductive, zoom=zoom, ways=ways),
         "hardware": hardware(),
     }
 
@@ -101,6 +105,7 @@ def evaluation_command(
     transductive: TransductiveSettings | None = None,
     *,
     zoom: bool = False,
+    ways: Ways = "one",
 ) -> str:
     """The commands that make the same figures again: train (for a checkpoint that knows how), freeze, evaluate."""
     values = listed.values
@@ -125,7 +130,7 @@ def evaluation_command(
     more |= {"finetune": finetune} if finetune else {}
     if listed.occluder is not None:
         more |= {"occluder": listed.occluder, "occlusion": f"{listed.probability:g}"}
-    commands.append(evaluate_command(values["data"], values["unseen"], name, more, transductive, zoom=zoom))
+    commands.append(evaluate_command(values["data"], values["unseen"], name, more, transductive, zoom=zoom, ways=ways))
     return " && ".join(commands)
 
 
@@ -147,9 +152,11 @@ def evaluate_command(
     transductive: TransductiveSettings | None = None,
     *,
     zoom: bool = False,
+    ways: Ways = "one",
 ) -> str:
     """``salvit evaluate`` with further options."""
     more = "".join(f" --{name} {value}" for name, value in options.items()) + (" --zoom" if zoom else "")
+    more += "" if ways == "one" else f" --ways {ways}"
     if transductive is not None:
         eta = "" if transductive.eta is None else f" --eta {transductive.eta}"
         more += (

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
 if TYPE_CHECKING:
     from salvit.data.frozen import FrozenList
+    from salvit.evaluate import Ways
     from salvit.transductive import TransductiveSettings
     from salvit.types import Detector
 
@@ -29,6 +30,7 @@ def evaluate(
     occlusion: float = typer.Option(1.0, min=0, max=1, help="With --occluder: the share of keypoints to hide."),
     transductive: bool = typer.Option(False, "--transductive", help="The queries of an episode help each other."),
     zoom: bool = typer.Option(False, "--zoom", help="Look twice: nearer where the keypoints were found at first."),
+    ways: str = typer.Option("one", help="supports: learn them mirrored too; both: look at mirrored queries as well."),
     assignment: str = typer.Option("soft", help="soft, average, or oracle (the truth selects: an upper bound)."),
     selection: str = typer.Option("score", help="score, or score+similarity."),
     eta: int | None = typer.Option(None, min=0, help="Pseudo labels of each keypoint; else a third of the queries."),
@@ -50,10 +52,14 @@ def evaluate(
         raise ValueError("--transductive and --finetune do not go together; choose one")
     if zoom and (finetune or (transductive and (assignment == "oracle" or protocol == "paper"))):
         raise ValueError("--zoom goes neither with --finetune nor with ways that look at labels; leave one out")
+    if ways not in ("one", "supports", "both"):
+        raise ValueError(f"--ways {ways}: expected one, supports or both")
+    if ways != "one" and (finetune or zoom):
+        raise ValueError("--ways goes neither with --finetune nor with --zoom; leave one out")
     chosen = {"assignment": assignment, "selection": selection, "rounds": rounds, "kappa": kappa, "protocol": protocol}
     settings = from_mapping(TransductiveSettings, {**chosen, "eta": eta}) if transductive else None
     listed = open_list(data, root, unseen, frozen, occluder, occlusion, episodes, queries, kind)
-    _predict(listed, model, device, threads, out, finetune, settings, zoom)
+    _predict(listed, model, device, threads, out, finetune, settings, zoom, cast("Ways", ways))
     typer.echo(f"predictions: {out}")
     if result is not None:
         _score(out, listed, result)
@@ -71,8 +77,6 @@ def open_list(
     kind: str | None = None,
 ) -> FrozenList:
     """A frozen list over its data, or the part of it that was asked for."""
-    from typing import cast
-
     from salvit.data.frozen import read_frozen
     from salvit.data.occlude import OCCLUDERS, Occluder
     from salvit.data.splits import open_problem
@@ -99,11 +103,12 @@ def _predict(
     finetune: int,
     transductive: TransductiveSettings | None,
     zoom: bool,
+    ways: Ways,
 ) -> None:
     import torch
 
     from salvit.cli.progress import track
-    from salvit.evaluate import encode_list, predict_fine_tuned, predict_list
+    from salvit.evaluate import encode_list, encode_mirrored, predict_fine_tuned, predict_list
     from salvit.evaluate_zoom import predict_zoomed
     from salvit.model.detector import SalViT
     from salvit.predict import load
@@ -113,7 +118,7 @@ def _predict(
     if threads:
         torch.set_num_threads(threads)
     detector = load(model, device=device)
-    about = about_run(detector, listed, finetune, transductive, model=model, zoom=zoom)
+    about = about_run(detector, listed, finetune, transductive, model=model, zoom=zoom, ways=ways)
     saliency_of = saliency_of_records(detector)
     if finetune:
         if not isinstance(detector, SalViT):
@@ -128,7 +133,21 @@ def _predict(
             detector, listed, encoded, about, out, saliency_of=saliency_of, transductive=transductive, track=track
         )
         return
-    predict_list(detector, listed, encoded, about, out, transductive=transductive, track=track)
+    mirrored = None
+    if ways != "one":
+        only = ways == "supports"
+        mirrored = encode_mirrored(detector, listed, supports_only=only, saliency_of=saliency_of, track=track)
+    predict_list(
+        detector,
+        listed,
+        encoded,
+        about,
+        out,
+        transductive=transductive,
+        mirrored=mirrored,
+        flip=ways == "both",
+        track=track,
+    )
 
 
 def about_run(

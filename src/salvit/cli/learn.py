@@ -15,6 +15,9 @@ def learn(
     ),
     cropped: bool = typer.Option(False, "--cropped", help="For queries with boxes: crop to the marked objects."),
     zoom: bool = typer.Option(False, "--zoom", help="Learn the marks from near too, for `salvit detect --zoom`."),
+    mirror: bool | None = typer.Option(
+        None, "--mirror/--no-mirror", help="Learn the mirrored pictures too; else where left/right pairs are known."
+    ),
     pairs: str | None = typer.Option(None, help="LEFT:RIGHT,…, where the names do not tell; none: no pairs."),
     device: str = typer.Option("auto", help="auto, cpu, cuda or mps."),
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace a pack that exists."),
@@ -32,7 +35,8 @@ def learn(
         raise ValueError(f"--out {out}: a pack is a .safetensors file")
     check_output(out, overwrite)
     marked = read_support(support)
-    pack = learn_pack(load(model, device=device), marked, cropped=cropped, pairs=parse_pairs(pairs), zoom=zoom)
+    detector = load(model, device=device)
+    pack = learn_pack(detector, marked, cropped=cropped, pairs=parse_pairs(pairs), zoom=zoom, both_ways=mirror)
     save_pack(pack, out, overwrite=overwrite)
     show_pack(out, pack)
     for problem in marked.problems:

@@ -41,7 +41,7 @@ def evaluation_of(ask: Ask, model: str = f"{RUN}/best.safetensors") -> str:
         "occlusion": f"{ask.hidden / 100:g}" if ask.occluder else None,
     }
     given = {name: value for name, value in options.items() if value is not None}
-    evaluate = evaluate_command(ask.data, ask.unseen, model, given, ask.transductive, zoom=ask.zoom)
+    evaluate = evaluate_command(ask.data, ask.unseen, model, given, ask.transductive, zoom=ask.zoom, ways=ask.ways)
     return f"{freeze} && {evaluate}"
 
 

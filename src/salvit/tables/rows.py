@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from salvit.evaluate import Ways
 from salvit.transductive import TransductiveSettings
 
 Metric = Literal["harmonic", "novel", "ne"]
@@ -67,6 +68,8 @@ class Ask:
     """Steps on each episode's supports."""
     zoom: bool = False
     """Look twice, nearer where the keypoints were found at first."""
+    ways: Ways = "one"
+    """Supports, or supports and queries, mirrored too."""
     seed: int = 0
 
     @property
@@ -96,6 +99,8 @@ class Ask:
             parts.append(f"finetuned{self.finetune}")
         if self.zoom:
             parts.append("zoom")
+        if self.ways != "one":
+            parts.append({"supports": "mirrored", "both": "bothways"}[self.ways])
         return "-".join(parts)
 
 

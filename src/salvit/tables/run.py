@@ -20,6 +20,7 @@ from salvit.evaluate import (
     EncodedList,
     Track,
     encode_list,
+    encode_mirrored,
     part_of_list,
     predict_fine_tuned,
     predict_list,
@@ -204,7 +205,8 @@ class _Evaluation:
     def measure(self, ask: Ask, name: str, paper: float | None) -> dict[str, Any]:
         """Predict to a file, score it."""
         listed = self._listed(ask)
-        about = about_run(self._detector, listed, ask.finetune, ask.transductive, model=self._loaded, zoom=ask.zoom)
+        shown = {"model": self._loaded, "zoom": ask.zoom, "ways": ask.ways}
+        about = about_run(self._detector, listed, ask.finetune, ask.transductive, **shown)  # type: ignore[arg-type]
         about |= {"model": self._job.model.name + ("+T" if ask.transductive is not None else ""), "paper": paper}
         if self._job.recipe is not None:
             about["protocol"]["training_episodes"] = self._job.recipe.train.episodes
@@ -233,7 +235,20 @@ class _Evaluation:
         if ask.zoom:
             predict_zoomed(detector, listed, encoded, about, path, transductive=ask.transductive, **shown)  # type: ignore[arg-type]
             return
-        predict_list(detector, listed, encoded, about, path, transductive=ask.transductive, track=self._track)
+        mirrored = None
+        if ask.ways != "one":
+            mirrored = encode_mirrored(detector, listed, supports_only=ask.ways == "supports", **shown)  # type: ignore[arg-type]
+        predict_list(
+            detector,
+            listed,
+            encoded,
+            about,
+            path,
+            transductive=ask.transductive,
+            mirrored=mirrored,
+            flip=ask.ways == "both",
+            track=self._track,
+        )
 
     def _listed(self, ask: Ask) -> FrozenList:
         """The frozen list, drawn where it is not there yet, or the part of it that is asked for."""

@@ -236,8 +236,8 @@ ALIGNMENT = Table(
     "Picture and saliency are masked in training, and the masked view is aligned with the clean one; the same test. In "
     "brackets the change against no masking. The last row, which the paper does not print, has no recipe: ours aligns "
     "in one way at a time. Where nothing is hidden, our model with masking finds as many of the novel keypoints as the "
-    "plain one (−0.1, paired 95 % interval −0.6 to +0.4) and 1.3 points fewer of the base ones (−1.7 to −0.8): at 1,200 "
-    "episodes it has seen half as many clean queries.",
+    "plain one (−0.1, paired 95 % interval −0.6 to +0.4) and 1.3 points fewer of the base ones (−1.7 to −0.8): at "
+    "1,200 episodes it has seen half as many clean queries.",
     tuple(
         _hidden_block(
             occluder,
