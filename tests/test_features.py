@@ -105,6 +105,22 @@ def test_a_label_line_that_a_crash_cut_off_is_computed_again(problem, model, tmp
     assert again.rows == first.rows and np.array_equal(again.tokens, first.tokens)
 
 
+def test_records_of_another_folder_with_the_same_names_do_not_get_the_rows_of_the_first(problem, model, monkeypatch):
+    records = problem.records["train"][:3]
+    first = open_cache(model, problem, records, VIEWS, track=track)
+    moved = dataclasses.replace(records[1], points=records[1].points + 2.0)
+    others = (records[0], moved, dataclasses.replace(records[2], path=records[0].path))
+    ran = []
+    prepare = type(model).prepare
+    monkeypatch.setattr(type(model), "prepare", lambda self, *given: ran.append(len(given[0])) or prepare(self, *given))
+    other = open_cache(model, problem, others, VIEWS, track=track)
+    assert sum(ran) == 2 * VIEWS.views, "corrected labels, and another picture"
+    for record, same in zip(others, (True, False, False), strict=True):
+        assert (other.rows[record.id, 0] == first.rows[record.id, 0]) == same
+    again = open_cache(model, problem, records, VIEWS, track=track)
+    assert again.rows == first.rows and sum(ran) == 2 * VIEWS.views, "the first are still there"
+
+
 def test_other_settings_have_another_cache(problem, model, tmp_path):
     records = problem.records["train"][:1]
     open_cache(model, problem, records, VIEWS, track=track)

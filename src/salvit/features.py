@@ -138,13 +138,14 @@ def open_cache(
 
     The folder is keyed by everything that a row depends on, but not by which rows are asked for: problems of one data
     set share the rows of their common records, a run with more views adds to those that are there, and an interrupted
-    computation goes on where it was.
+    computation goes on where it was. Rows of a record that has changed are made anew.
     """
     folder = token_folder(model, problem, settings)
     folder.mkdir(parents=True, exist_ok=True)
+    stamps = {record.id: stamp_of(record) for record in records}
     with FileLock(folder / "lock"):
         labels = read_labels(folder)
-        there = {(label["id"], label["view"]) for label in labels}
+        there = {(label["id"], label["view"]) for label in labels if is_of(label, stamps)}
         asked = [(record, number) for number in range(settings.views) for record in records]
         missing = [(record, number) for record, number in asked if (record.id, number) not in there]
         cache = _map(folder, model, len(labels) + len(missing), settings.views)
@@ -153,10 +154,24 @@ def open_cache(
             part = missing[start : start + _BATCH]
             views = [draw_cached_view(record, problem, settings, number) for record, number in part]
             made = _fill(cache, model, views, len(labels), problem, saliency_of)
-            keys = [{"id": record.id, "view": number} for record, number in part]
+            keys = [{"id": record.id, "view": number, "stamp": stamps[record.id]} for record, number in part]
             made = [key | label for key, label in zip(keys, made, strict=True)]
             labels += save_rows(folder, (cache.tokens, cache.pixels, cache.saliency), made)
-    return _with_labels(cache, records, labels)
+    return _with_labels(cache, records, labels, stamps)
+
+
+def stamp_of(record: Record) -> str:
+    """Tells a record from another of the same name: a hash of its labels and of its picture's size in bytes.
+
+    So another folder with a data set of the same name, or one that was corrected, does not get the rows of the first.
+    """
+    facts = [record.path.stat().st_size, record.names, record.points.tolist(), record.v.tolist(), record.box]
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
+
+
+def is_of(label: dict[str, Any], stamps: dict[str, str]) -> bool:
+    """Whether a row was made of one of these records, as it is now."""
+    return bool(label.get("stamp", "") == stamps.get(label["id"]))
 
 
 def draw_cached_view(record: Record, problem: Problem, settings: ViewSettings, number: int) -> View:
@@ -220,12 +235,14 @@ def map_rows(path: Path, num_rows: int, dtype: Any, shape: tuple[int, ...]) -> n
     return np.memmap(path, dtype=dtype, mode="r+", shape=(num_rows, *shape))
 
 
-def _with_labels(cache: TokenCache, records: Sequence[Record], labels: list[dict[str, Any]]) -> TokenCache:
+def _with_labels(
+    cache: TokenCache, records: Sequence[Record], labels: list[dict[str, Any]], stamps: dict[str, str]
+) -> TokenCache:
     return TokenCache(
         cache.tokens,
         cache.pixels,
         cache.saliency,
-        rows={(label["id"], label["view"]): row for row, label in enumerate(labels)},
+        rows={(label["id"], label["view"]): row for row, label in enumerate(labels) if is_of(label, stamps)},
         views=cache.views,
         names={record.id: record.names for record in records},
         points=[np.array(label["points"], dtype=np.float64).reshape(-1, 2) for label in labels],

@@ -26,11 +26,13 @@ from salvit.features import (
     ViewSettings,
     begin,
     finish,
+    is_of,
     map_rows,
     read_labels,
     row_shape,
     save_rows,
     seed_of_view,
+    stamp_of,
     token_folder,
 )
 from salvit.geometry import MEAN_COLOUR
@@ -191,17 +193,20 @@ def open_masked_tokens(
     cells = cells_of_patch(model.encoder.grid_hw[0])
     folder = token_folder(model, problem, settings) / f"masked-{cells}"
     folder.mkdir(parents=True, exist_ok=True)
+    stamps = {record.id: stamp_of(record) for record in records}
     with FileLock(folder / "lock"):
         labels = read_labels(folder)
-        there = {(label["id"], label["view"], label["copy"]) for label in labels}
+        there = {(label["id"], label["view"], label["copy"]) for label in labels if is_of(label, stamps)}
         asked = [(r.id, view, copy) for copy in range(copies) for view in range(clean.views) for r in records]
         missing = [key for key in asked if key not in there]
         tokens = map_rows(folder / "tokens.bin", len(labels) + len(missing), np.float16, row_shape(model))
         starts = range(0, len(missing), _BATCH)
         for start in track(starts, len(starts), "caching masked tokens") if missing else ():
             made = _fill(tokens, model, clean, missing[start : start + _BATCH], len(labels), settings)
-            labels += save_rows(folder, (tokens,), made)
-    rows = {(label["id"], label["view"], label["copy"]): row for row, label in enumerate(labels)}
+            labels += save_rows(folder, (tokens,), [{**row, "stamp": stamps[row["id"]]} for row in made])
+    rows = {
+        (label["id"], label["view"], label["copy"]): row for row, label in enumerate(labels) if is_of(label, stamps)
+    }
     return MaskedTokens(tokens, [np.array(label["mask"], dtype=bool) for label in labels], rows, copies)
 
 
