@@ -22,7 +22,7 @@ from salvit.evaluate import (
     truth_of,
 )
 from salvit.results import make_result, write_result
-from salvit.score import compare, episode_pck, score
+from salvit.score import Outcomes, compare, episode_ne, episode_pck, score
 from salvit.transductive import TransductiveSettings
 
 ABOUT = {
@@ -63,7 +63,23 @@ def test_a_run_is_scored(listed, predicted):
     figures = score(outcomes)
     assert set(figures["pck"]) == {"novel", "base"} and 0 <= figures["harmonic"] <= 100
     assert figures["pck"]["base"]["0.2"] >= figures["pck"]["base"]["0.1"] >= figures["pck"]["base"]["0.05"]
+    assert 0 < figures["ne_interval"]["novel"] < 1
     assert len(figures["coverage"]) == 3 and figures["episodes"] == {"novel": 3, "base": 3}
+
+
+def test_the_normalised_error_of_an_episode_is_the_mean_of_its_valid_keypoints():
+    rows = 5
+    blank = dict.fromkeys((field.name for field in dataclasses.fields(Outcomes)), np.zeros(rows))
+    outcomes = Outcomes(
+        **{
+            **blank,
+            "episode": np.array([0, 0, 0, 1, 2]),
+            "distance": np.array([10.0, 30.0, 999.0, 5.0, 7.0]),
+            "image_side": np.array([100.0, 100.0, 100.0, 50.0, 70.0]),
+            "valid": np.array([True, True, False, True, False]),
+        }
+    )
+    assert episode_ne(outcomes) == pytest.approx([0.2, 0.1])  # (0.1 + 0.3) / 2; the third has no valid keypoint
 
 
 def test_coverage_is_counted_at_the_radii_that_the_predictions_state(listed, predicted):

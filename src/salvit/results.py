@@ -35,6 +35,7 @@ def make_result(about: dict[str, Any], scores: dict[str, Any], list_hash: str) -
         "coverage": scores["coverage"],
         "calibration": scores["calibration"],
         "ne": scores["ne"],
+        "ne_interval": scores["ne_interval"],
         "oks": scores["oks"],
         "auc": scores["auc"],
         "episodes": scores["episodes"],

@@ -101,6 +101,7 @@ def score(outcomes: Outcomes) -> dict[str, Any]:
         "pooled": {},
         "auc": {},
         "ne": {},
+        "ne_interval": {},
         "oks": {},
     }
     for kind, rows in by_kind.items():
@@ -110,6 +111,7 @@ def score(outcomes: Outcomes) -> dict[str, Any]:
         figures["pooled"][kind] = {str(tau): _percent(_correct(rows, tau)[rows.valid].mean()) for tau in TAUS}
         figures["auc"][kind] = _percent(float(np.mean([episode_pck(rows, tau).mean() for tau in AUC_TAUS])))
         figures["ne"][kind] = round(float((rows.distance / rows.image_side)[rows.valid].mean()), 5)
+        figures["ne_interval"][kind] = round(mean_interval(episode_ne(rows))[1], 5)
         figures["oks"][kind] = _percent(float(np.nanmean(rows.oks))) if np.isfinite(rows.oks).any() else None
     if set(kinds) >= {"novel", "base"}:
         novel, base = (100 * episode_pck(by_kind[kind], 0.1) for kind in ("novel", "base"))
@@ -129,6 +131,14 @@ def episode_pck(outcomes: Outcomes, tau: float) -> FloatArray:
     valid = np.bincount(inverse, weights=outcomes.valid)
     correct = np.bincount(inverse, weights=_correct(outcomes, tau) & outcomes.valid)
     return np.asarray(correct[valid > 0] / valid[valid > 0])
+
+
+def episode_ne(outcomes: Outcomes) -> FloatArray:
+    """Mean normalised error of each episode, errors over the longer side of the image; as :func:`episode_pck`: (E,)."""
+    _, inverse = np.unique(outcomes.episode, return_inverse=True)
+    valid = np.bincount(inverse, weights=outcomes.valid)
+    errors = np.bincount(inverse, weights=np.where(outcomes.valid, outcomes.distance / outcomes.image_side, 0.0))
+    return np.asarray(errors[valid > 0] / valid[valid > 0])
 
 
 def _outcome(

@@ -15,6 +15,7 @@ def made(harmonic: float, ci95: float = 0.6, novel: float = 20.0) -> dict[str, A
         "pck": {"novel": {"0.1": novel}},
         "interval": {"novel": {"0.1": 1.0}},
         "ne": {"novel": 0.125},
+        "ne_interval": {"novel": 0.004},
         "episodes": {"novel": 1000, "base": 1000},
         "seed": 0,
         "hardware": "a machine",

@@ -42,7 +42,7 @@ def test_a_figure_is_the_mean_of_its_results_with_the_interval_of_independent_on
 def test_a_metric_reads_its_own_figure(result):
     found = {COW.name_for(MODEL.name): result(30.0, 0.6, novel=21.0)}
     assert figure_of(Cell((COW,), metric="novel"), MODEL, found) == Figure(21.0, 1.0)
-    assert figure_of(Cell((COW,), metric="ne"), MODEL, found) == Figure(0.125)
+    assert figure_of(Cell((COW,), metric="ne"), MODEL, found) == Figure(0.125, 0.004)
 
 
 def test_what_is_asked_twice_is_run_once_and_only_what_is_meant_for_this_hardware():

@@ -183,7 +183,7 @@ def _read(result: Mapping[str, Any], metric: Metric) -> Figure:
             return Figure(float(result["harmonic"]), float(result["ci95"]))
         case "novel":
             return Figure(float(result["pck"]["novel"]["0.1"]), float(result["interval"]["novel"]["0.1"]))
-    return Figure(float(result["ne"]["novel"]), None)
+    return Figure(float(result["ne"]["novel"]), float(result["ne_interval"]["novel"]))
 
 
 def asks_of(tables: Sequence[Table], *, is_full: bool = False) -> list[tuple[Model, Ask]]:
