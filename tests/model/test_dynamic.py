@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from salvit.model.dynamic import FIRST_GAIN, DynamicDescriptor, DynamicLocator, _places
+from salvit.model.dynamic import FIRST_GAIN, DynamicDescriptor, DynamicLocator
 from salvit.model.locator import decode
 from salvit.model.losses import multi_scale_loss
 
@@ -29,13 +29,6 @@ def test_wanted_pairs_are_those_of_the_whole_one_by_one():
     whole, some = descriptor(features, prototypes), descriptor(features, prototypes, wanted)
     assert torch.allclose(some[0], whole[wanted], atol=1e-6)
     assert torch.allclose(locator.presence(some)[0], locator.presence(whole)[wanted], atol=1e-6)
-
-
-@pytest.mark.parametrize("size", [3, 8, 12, 20, 25])
-def test_resampling_by_matrices_is_that_of_torch(size):
-    maps = torch.randn(2, 3, 20, 10, dtype=torch.float32)
-    expected = torch.nn.functional.interpolate(maps, size=(size, size), mode="bilinear", antialias=True).flatten(2)
-    torch.testing.assert_close(_places(maps, size), expected, atol=1e-5, rtol=1e-5)
 
 
 def test_a_prototype_reads_by_its_own_weights_alone():

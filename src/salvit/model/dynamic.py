@@ -12,13 +12,13 @@ channels of the map · H, W cells · S² cells of a scale · C = Σ S² cells of
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from salvit.model.locator import Located, ScaleOutput, decode, grid_target
+from salvit.model.resampling import at_cells
 
 FIRST_GAIN = 10.0
 """A similarity of 1 counts so much in the logits before anything is learnt."""
@@ -75,7 +75,7 @@ class DynamicDescriptor(nn.Module):
         weights = self._weights(prototypes[None], picks)
         cells = []
         for number, size in enumerate(self.sizes):
-            places = _places(maps, size)
+            places = at_cells(maps, size)
             logits = self._logits(places, weights, number)
             if self.compared:
                 logits = logits + self._similarity(features, prototypes[None], picks, number)
@@ -106,7 +106,7 @@ class DynamicDescriptor(nn.Module):
         of_prototype = picks[of_picture, of_set] * prototypes.shape[1] + of_keypoint
         outputs = []
         for number, size in enumerate(self.sizes):
-            places = _places(maps, size)  # (Q, m, S²)
+            places = at_cells(maps, size)  # (Q, m, S²)
             logits = self._logits(places, weights, number)
             if self.compared:
                 logits = logits + self._similarity(features, prototypes, picks, number)
@@ -143,7 +143,7 @@ class DynamicDescriptor(nn.Module):
         """
         assert self.gain is not None
         raw, of_prototypes = features[:, -self.compared :].detach(), prototypes[..., -self.compared :].detach()
-        tokens = F.normalize(_places(raw, self.sizes[number]), dim=1)  # (Q, C, S²)
+        tokens = F.normalize(at_cells(raw, self.sizes[number]), dim=1)  # (Q, C, S²)
         kept = F.normalize(of_prototypes, dim=-1)[picks]  # (Q, s, N, C)
         similarity: Tensor = (kept.flatten(1, 2) @ tokens).unflatten(1, kept.shape[1:3])
         return self.gain[number] * similarity
@@ -171,23 +171,6 @@ class DynamicLocator(nn.Module):
     def locate(self, described: Tensor, input_size: int) -> Located:
         """:func:`decode` of :meth:`forward`."""
         return decode(self(described), input_size)
-
-
-def _places(maps: Tensor, size: int) -> Tensor:
-    """A map at the cells of a scale, bilinear and antialiased: (Q, m, H, W) -> (Q, m, S²).
-
-    Two matrix products give what ``F.interpolate`` gives, for a fraction of its time on a CPU.
-    """
-    down, across = (_resampling(side, size).to(maps) for side in maps.shape[-2:])
-    return (down @ maps @ across.T).flatten(2)
-
-
-@cache
-def _resampling(side: int, size: int) -> Tensor:
-    """The matrix (S, side) that resamples a line of cells."""
-    with torch.inference_mode(False):
-        resampled = F.interpolate(torch.eye(side)[None, None], size=(size, side), mode="bilinear", antialias=True)
-    return resampled[0, 0]
 
 
 def _presence(maps: Tensor, weights: _Weights) -> Tensor:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from salvit.model.locator import Located, ScaleOutput, decode
 from salvit.model.modulation import attended_maps
+from salvit.model.resampling import at_cells
 
 
 class SpatialDescriptor(nn.Module):
@@ -77,8 +78,7 @@ class SpatialLocator(nn.Module):
         outputs = []
         parts = self.branches(maps.flatten(0, 1)).chunk(len(self.sizes), dim=1)  # (Q·N, 3 + 2V, H, W) each
         for size, part in zip(self.sizes, parts, strict=True):
-            cells = F.interpolate(part, size=(size, size), mode="bilinear", antialias=True)
-            joint = cells.flatten(2).transpose(1, 2).unflatten(0, maps.shape[:2])  # (Q, N, S², 3 + 2V)
+            joint = at_cells(part, size).transpose(1, 2).unflatten(0, maps.shape[:2])  # (Q, N, S², 3 + 2V)
             logits, offsets, latents = joint.split([1, 2, 2 * self.latent], dim=-1)
             outputs.append(ScaleOutput(logits[..., 0], torch.tanh(offsets), latents.unflatten(-1, (2, self.latent))))
         return tuple(outputs)

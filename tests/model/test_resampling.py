@@ -1,0 +1,11 @@
+import pytest
+import torch
+
+from salvit.model.resampling import at_cells
+
+
+@pytest.mark.parametrize("size", [3, 8, 12, 20, 25])
+def test_resampling_by_matrices_is_that_of_torch(size):
+    maps = torch.randn(2, 3, 20, 10, dtype=torch.float32)
+    expected = torch.nn.functional.interpolate(maps, size=(size, size), mode="bilinear", antialias=True).flatten(2)
+    torch.testing.assert_close(at_cells(maps, size), expected, atol=1e-5, rtol=1e-5)
