@@ -1,12 +1,24 @@
 import errno
 import os
+from dataclasses import replace
 
 import pytest
 import torch
 from safetensors.torch import save_file
 
-from salvit.checkpoint import load_checkpoint, optimizer_tensors, put_optimizer, put_weights, save_checkpoint
+from salvit.checkpoint import (
+    check_backbone,
+    frozen_sha256,
+    load_checkpoint,
+    optimizer_tensors,
+    own_weights,
+    put_optimizer,
+    put_weights,
+    save_checkpoint,
+)
+from salvit.model.build import build_model
 from salvit.model.certainty import Calibration
+from salvit.model.settings import preset
 from salvit.recipes import Recipe
 
 
@@ -87,3 +99,21 @@ def test_a_calibration_comes_back_and_a_file_without_one_has_none(tmp_path):
     assert load_checkpoint(tmp_path / "c.safetensors").calibration == CALIBRATION
     save_checkpoint(tmp_path / "plain.safetensors", Recipe(), {"x": torch.zeros(3)}, {}, {})
     assert load_checkpoint(tmp_path / "plain.safetensors").calibration is None
+
+
+def test_a_model_on_another_frozen_backbone_is_refused(tmp_path):
+    settings = replace(preset("salvit-lite0", "light"), input_size=64)
+    recipe = replace(Recipe(), model=settings)
+    model = build_model(settings, None)
+    state = {"episode": 1, "backbone_sha256": frozen_sha256(model)}
+    path = tmp_path / "c.safetensors"
+    save_checkpoint(path, recipe, own_weights(model), {}, state)
+    saved = load_checkpoint(path)
+    with torch.no_grad():
+        model.descriptor.project.bias += 1  # its own weights are in the file
+    check_backbone(model, saved, path)
+    with torch.no_grad():
+        next(model.backbone.parameters())[0] += 1e-3
+    with pytest.raises(ValueError, match=r"was trained on lite0 with weights .* another file of that network"):
+        check_backbone(model, saved, path)
+    check_backbone(model, replace(saved, state={"episode": 1}), path)  # an older file does not say

@@ -7,8 +7,9 @@ import torch
 from safetensors import safe_open
 from typer.testing import CliRunner
 
+import salvit.checkpoint
 from salvit import released
-from salvit.checkpoint import own_weights, save_checkpoint
+from salvit.checkpoint import frozen_sha256, own_weights, save_checkpoint
 from salvit.cli import app
 from salvit.model.build import build_model
 from salvit.packs import load_pack
@@ -111,20 +112,20 @@ def test_a_pack_of_other_weights_is_refused_and_both_are_named(folder, checkpoin
 
 def test_another_file_of_the_backbone_is_refused(folder, checkpoint, monkeypatch):
     release(checkpoint, "lite")
-    monkeypatch.setattr(released, "_frozen_sha256", lambda model: "f" * 64)
+    monkeypatch.setattr(salvit.checkpoint, "frozen_sha256", lambda model: "f" * 64)
     with pytest.raises(ValueError, match="this machine has ffffffffffff: another file"):
         load("lite", device="cpu")
 
 
 def test_the_frozen_hash_changes_with_the_backbone_alone(checkpoint):
     model = load_trained(checkpoint, device="cpu")
-    before = released._frozen_sha256(model)
+    before = frozen_sha256(model)
     with torch.no_grad():
         next(model.encoder.parameters()).add_(1.0)
-    assert released._frozen_sha256(model) == before
+    assert frozen_sha256(model) == before
     with torch.no_grad():
         next(model.backbone.parameters()).add_(1.0)
-    assert released._frozen_sha256(model) != before
+    assert frozen_sha256(model) != before
 
 
 def test_nothing_is_written_over_and_what_does_not_fit_is_refused(folder, checkpoint, monkeypatch):

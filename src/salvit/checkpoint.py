@@ -14,8 +14,10 @@ import torch
 from torch import Tensor, nn
 
 import salvit
+from salvit.backbones.files import hash_weights
 from salvit.config import from_mapping, to_mapping
 from salvit.model.certainty import Calibration
+from salvit.model.detector import SalViT
 from salvit.recipes import Recipe, recipe_from_table, recipe_to_table
 from salvit.tensor_files import read_tensors, write_tensors
 
@@ -32,7 +34,7 @@ class Checkpoint:
     optimizer: dict[str, Tensor]
     """Its optimiser's state, ``NUMBER.NAME``; empty in a model that is only used."""
     state: dict[str, Any]
-    """Episode, best dev score and the like: plain values."""
+    """Episode, best dev score, hash of the frozen backbone and the like: plain values."""
     version: str
     command: str = ""
     """What was typed to train it, without anybody's own paths; empty where that is not known."""
@@ -50,6 +52,26 @@ def own_weights(model: nn.Module) -> dict[str, Tensor]:
         for name, value in state.items()
         if not name.startswith("backbone.") or name.rpartition(".")[0] in parts
     }
+
+
+def frozen_sha256(model: SalViT) -> str:
+    """SHA-256 of what the backbone's own file gave: its frozen weights."""
+    trained = own_weights(model)
+    state = {f"backbone.{key}": value for key, value in model.backbone.state_dict().items()}
+    frozen = nn.Module()
+    for number, key in enumerate(sorted(set(state) - set(trained))):
+        frozen.register_buffer(f"w{number}", state[key])
+    return hash_weights(frozen)
+
+
+def check_backbone(model: SalViT, saved: Checkpoint, path: Path) -> None:
+    """Refuse a model whose frozen backbone is not the very one that it was trained on, where the file says which."""
+    needed, found = saved.state.get("backbone_sha256"), frozen_sha256(model)
+    if needed is not None and needed != found:
+        raise ValueError(
+            f"{path} was trained on {model.backbone.name} with weights {needed[:12]}, this machine has {found[:12]}: "
+            "another file of that network; bring the one it was trained on (`salvit weights list`)"
+        )
 
 
 def save_checkpoint(

@@ -62,10 +62,11 @@ def load(name: str | None = None, *, device: str = "auto") -> Detector:
 def load_trained(path: Path, *, device: str = "auto") -> SalViT:
     """Load a SalViT or a compared method that ``salvit train`` wrote; its frozen backbone must be on this machine."""
     from salvit.baselines.build import build_method
-    from salvit.checkpoint import load_checkpoint, put_weights
+    from salvit.checkpoint import check_backbone, load_checkpoint, put_weights
 
     saved = load_checkpoint(path)
     model = build_method(saved.recipe.model)
+    check_backbone(model, saved, path)
     put_weights(model, saved.weights)
     model.calibration = saved.calibration
     return model.to(choose_device(device)).eval()

@@ -48,6 +48,7 @@ everything else (docs/models/lite.md), and nothing is known of a stranger's firs
 
 def load_released(name: str, *, device: str = "auto") -> SalViT:
     """Load a released model. The frozen backbone must be the very one that it was trained on."""
+    from salvit.checkpoint import frozen_sha256
     from salvit.predict import load_trained
 
     path = released_path(name)
@@ -56,7 +57,7 @@ def load_released(name: str, *, device: str = "auto") -> SalViT:
             f"the model {name!r} did not come with this installation; `salvit weights list` shows what did"
         )
     model = load_trained(path, device=device)
-    needed, found = released_facts(path)["backbone_sha256"], _frozen_sha256(model)
+    needed, found = released_facts(path)["backbone_sha256"], frozen_sha256(model)
     if needed != found:
         raise ValueError(
             f"{name} was trained on {BACKBONES[name]} with weights {needed[:12]}, this machine has {found[:12]}: "
@@ -85,7 +86,7 @@ def release(checkpoint: Path, name: str, *, overwrite: bool = False) -> Path:
         name: One of :data:`NAMES`.
         overwrite: Replace the file that is there.
     """
-    from salvit.checkpoint import FORMAT
+    from salvit.checkpoint import FORMAT, frozen_sha256
     from salvit.formats.targets import check_output
     from salvit.predict import load_trained
     from salvit.recipes import recipe_from_table
@@ -109,7 +110,7 @@ def release(checkpoint: Path, name: str, *, overwrite: bool = False) -> Path:
         "command": facts.get("command", ""),
         "data": [_about_data(data) for data in recipe.datasets],
         "backbone": backbone,
-        "backbone_sha256": _frozen_sha256(load_trained(checkpoint, device="cpu")),
+        "backbone_sha256": frozen_sha256(load_trained(checkpoint, device="cpu")),
         "notice": NOTICE,
     }
     kept = {key: value for key, value in facts.items() if key != "format"}
@@ -127,21 +128,6 @@ def _halve(key: str, value: Tensor) -> Tensor:
     if not torch.isfinite(halved).all():
         raise ValueError(f"the weight {key!r} goes beyond half precision (up to {float(value.abs().max()):g})")
     return halved
-
-
-def _frozen_sha256(model: SalViT) -> str:
-    """SHA-256 of what the backbone's own file gave: its frozen weights."""
-    from torch import nn
-
-    from salvit.backbones.files import hash_weights
-    from salvit.checkpoint import own_weights
-
-    trained = own_weights(model)
-    state = {f"backbone.{key}": value for key, value in model.backbone.state_dict().items()}
-    frozen = nn.Module()
-    for number, key in enumerate(sorted(set(state) - set(trained))):
-        frozen.register_buffer(f"w{number}", state[key])
-    return hash_weights(frozen)
 
 
 def _about_data(data: DataSettings) -> dict[str, Any]:

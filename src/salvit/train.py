@@ -18,6 +18,7 @@ import torch
 
 from salvit.baselines.build import build_method
 from salvit.checkpoint import (
+    frozen_sha256,
     load_checkpoint,
     optimizer_tensors,
     own_weights,
@@ -175,6 +176,7 @@ class _Run:
         self.model, self.wrapped, self.optimizer, self.progress = learner.model, wrapped, optimizer, progress
         self._learner = learner
         self._saved_at = time.monotonic()
+        self._backbone_sha256 = frozen_sha256(self.model)
         if fabric.is_global_zero:
             folder.mkdir(parents=True, exist_ok=True)
             _cut_log(folder / "log.jsonl", progress.episode)
@@ -241,7 +243,12 @@ class _Run:
         self._saved_at = time.monotonic()
         if not self.fabric.is_global_zero:
             return
-        state = {"episode": self.progress.episode, "best": self.progress.best, "dev": self.progress.dev}
+        state = {
+            "episode": self.progress.episode,
+            "best": self.progress.best,
+            "dev": self.progress.dev,
+            "backbone_sha256": self._backbone_sha256,
+        }
         optimizer = (
             optimizer_tensors(self.optimizer.optimizer) | self._learner.training_parts() if with_optimizer else {}
         )

@@ -35,7 +35,7 @@ def calibrate(
     from salvit.calibration_report import draw_reliability, table_of
     from salvit.checkpoint import load_checkpoint, save_checkpoint
     from salvit.cli.progress import track
-    from salvit.cli.train import _roots
+    from salvit.cli.train import roots_of
     from salvit.predict import load_trained
     from salvit.priors import saliency_of_records
     from salvit.provenance import calibration_command
@@ -44,7 +44,7 @@ def calibrate(
     if threads:
         torch.set_num_threads(threads)
     saved = load_checkpoint(checkpoint)
-    roots = _roots(root, [data.name for data in saved.recipe.datasets])
+    roots = roots_of(root, [data.name for data in saved.recipe.datasets])
     recipe = restrict(saved.recipe, list(roots))
     model = load_trained(checkpoint, device=device)
     sources = dev_sources(recipe, open_problems(recipe, roots), model, saliency_of_records(model), track)

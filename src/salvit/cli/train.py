@@ -50,7 +50,7 @@ def train(
     strategy = "ddp_find_unused_parameters_true" if world > 1 else "auto"
     fabric = Fabric(accelerator=device, devices=devices, strategy=strategy, precision=settings.train.precision)
     fabric.launch()
-    roots = _roots(root, [data.name for data in settings.datasets])
+    roots = roots_of(root, [data.name for data in settings.datasets])
     best = run(
         settings,
         open_problems(settings, roots),
@@ -65,7 +65,7 @@ def train(
         typer.echo(f"model: {best}")
 
 
-def _roots(texts: list[str], names: list[str]) -> dict[str, Path]:
+def roots_of(texts: list[str], names: list[str]) -> dict[str, Path]:
     """Name → folder; a folder without a name is that of the first data set."""
     roots: dict[str, Path] = {}
     for text in texts:

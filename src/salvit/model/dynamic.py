@@ -76,9 +76,7 @@ class DynamicDescriptor(nn.Module):
         cells = []
         for number, size in enumerate(self.sizes):
             places = at_cells(maps, size)
-            logits = self._logits(places, weights, number)
-            if self.compared:
-                logits = logits + self._similarity(features, prototypes[None], picks, number)
+            logits = self._logits(places, weights, number, features, prototypes[None], picks)
             branches = torch.einsum("qmc,nbm->qncb", places, weights.branches[0, :, number]) + self.bias[number, 1:]
             cells.append(torch.cat([logits[:, 0, ..., None], branches], dim=-1))
         presence = F.pad(_presence(maps, weights)[:, 0, :, None, None], (0, self.outputs - 1))  # (Q, N, 1, 3 + 2V)
@@ -107,9 +105,7 @@ class DynamicDescriptor(nn.Module):
         outputs = []
         for number, size in enumerate(self.sizes):
             places = at_cells(maps, size)  # (Q, m, S²)
-            logits = self._logits(places, weights, number)
-            if self.compared:
-                logits = logits + self._similarity(features, prototypes, picks, number)
+            logits = self._logits(places, weights, number, features, prototypes, picks)
             cells, _ = grid_target(points_input, input_size, size)  # (P,)
             there = places.transpose(1, 2).flatten(0, 1).index_select(0, of_picture * size**2 + cells)  # (P, m)
             reads = weights.branches[:, :, number].flatten(0, 1).index_select(0, of_prototype)  # (P, 2 + 2V, m)
@@ -130,11 +126,13 @@ class DynamicDescriptor(nn.Module):
         scales = reads.unflatten(-1, (len(self.sizes), self.outputs, self.channels))  # (S, N, scales, 3 + 2V, m)
         return _Weights(scales[..., 0, :][picks], scales[..., 1:, :], seen[picks])
 
-    def _logits(self, places: Tensor, weights: _Weights, number: int) -> Tensor:
-        """The logits of a scale: places (Q, m, S²) -> (Q, s, N, S²)."""
+    def _logits(
+        self, places: Tensor, weights: _Weights, number: int, features: Tensor, prototypes: Tensor, picks: Tensor
+    ) -> Tensor:
+        """The logits of a scale, raw tokens compared where that is wanted: places (Q, m, S²) -> (Q, s, N, S²)."""
         reads = weights.logits[:, :, :, number]  # (Q, s, N, m)
         logits: Tensor = (reads.flatten(1, 2) @ places).unflatten(1, reads.shape[1:3]) + self.bias[number, 0]
-        return logits
+        return logits + self._similarity(features, prototypes, picks, number) if self.compared else logits
 
     def _similarity(self, features: Tensor, prototypes: Tensor, picks: Tensor, number: int) -> Tensor:
         """Cosine similarity of raw tokens at the cells of a scale, times its gain: (Q, s, N, S²).
