@@ -10,17 +10,8 @@ from salvit.data.creatures import write_creatures
 from salvit.data.episodes import EpisodeSettings
 from salvit.data.frozen import FrozenList, freeze, read_frozen, write_frozen
 from salvit.data.splits import open_problem
-from salvit.evaluate import (
-    encode_list,
-    encode_mirrored,
-    fit_view,
-    learn_episode,
-    part_of_list,
-    predict_fine_tuned,
-    predict_list,
-    read_predictions,
-    truth_of,
-)
+from salvit.encoded_lists import encode_list, encode_mirrored, fit_view
+from salvit.evaluate import learn_episode, part_of_list, predict_fine_tuned, predict_list, read_predictions, truth_of
 from salvit.results import make_result, write_result
 from salvit.score import Outcomes, compare, episode_ne, episode_pck, score
 from salvit.transductive import TransductiveSettings

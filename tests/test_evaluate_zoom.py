@@ -9,7 +9,8 @@ from salvit.data.creatures import SPECIES, write_creatures
 from salvit.data.episodes import EpisodeSettings
 from salvit.data.frozen import freeze, read_frozen, write_frozen
 from salvit.data.splits import open_problem
-from salvit.evaluate import encode_list, predict_list, read_predictions
+from salvit.encoded_lists import encode_list
+from salvit.evaluate import predict_list, read_predictions
 from salvit.evaluate_zoom import predict_zoomed
 from salvit.transductive import TransductiveSettings
 

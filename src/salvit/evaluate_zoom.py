@@ -15,17 +15,8 @@ from salvit.data.augment import View
 from salvit.data.crops import zoom_window
 from salvit.data.frozen import FrozenList
 from salvit.data.views import select_keypoints
-from salvit.evaluate import (
-    EncodedList,
-    SaliencyOf,
-    Track,
-    fit_view,
-    learn_episode,
-    mark_view,
-    rows_of,
-    stated_ellipses,
-    write_predictions,
-)
+from salvit.encoded_lists import EncodedList, SaliencyOf, Track, fit_view
+from salvit.evaluate import learn_episode, mark_view, rows_of, stated_ellipses, write_predictions
 from salvit.geometry import Window
 from salvit.types import Detector, Encoded, FloatArray
 

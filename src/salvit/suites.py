@@ -15,11 +15,8 @@ from typing import Any, cast
 
 from salvit.data.frozen import FrozenList
 from salvit.data.occlude import OCCLUDERS, Occluder
+from salvit.encoded_lists import EncodedList, SaliencyOf, Track, encode_list
 from salvit.evaluate import (
-    EncodedList,
-    SaliencyOf,
-    Track,
-    encode_list,
     learn_episode,
     part_of_list,
     predict_list,

@@ -19,7 +19,8 @@ from salvit.baselines.match import Match
 from salvit.data.episodes import EpisodeSettings
 from salvit.data.frozen import FrozenList, freeze, read_frozen, write_frozen
 from salvit.data.splits import Problem
-from salvit.evaluate import EncodedList, encode_list_together, part_of_list
+from salvit.encoded_lists import EncodedList, encode_list_together
+from salvit.evaluate import part_of_list
 from salvit.model.detector import SalViT
 from salvit.model.encoder import EncoderInput
 from salvit.model.settings import ModelSettings

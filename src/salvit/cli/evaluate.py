@@ -108,7 +108,8 @@ def _predict(
     import torch
 
     from salvit.cli.progress import track
-    from salvit.evaluate import encode_list, encode_mirrored, predict_fine_tuned, predict_list
+    from salvit.encoded_lists import encode_list, encode_mirrored
+    from salvit.evaluate import predict_fine_tuned, predict_list
     from salvit.evaluate_zoom import predict_zoomed
     from salvit.model.detector import SalViT
     from salvit.predict import load

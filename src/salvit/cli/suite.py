@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from salvit.evaluate import SaliencyOf
+    from salvit.encoded_lists import SaliencyOf
     from salvit.suites import Case, Study
     from salvit.types import Detector
 

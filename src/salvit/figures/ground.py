@@ -17,16 +17,8 @@ from salvit.data.episodes import Episode
 from salvit.data.frozen import FrozenList, list_hash
 from salvit.data.occlude import Occluder, Occlusion
 from salvit.data.views import select_keypoints
-from salvit.evaluate import (
-    EncodedList,
-    Predictions,
-    SaliencyOf,
-    Track,
-    encode_list,
-    learn_episode,
-    rows_of,
-    stated_ellipses,
-)
+from salvit.encoded_lists import EncodedList, SaliencyOf, Track, encode_list
+from salvit.evaluate import Predictions, learn_episode, rows_of, stated_ellipses
 from salvit.score import compare
 from salvit.types import BoolArray, Detector, FloatArray
 

@@ -9,7 +9,8 @@ import numpy.typing as npt
 from PIL import Image, ImageDraw
 
 from salvit.draw import Colour, draw_comparison, draw_example, ellipse_outline
-from salvit.evaluate import fit_view, mark_view
+from salvit.encoded_lists import fit_view
+from salvit.evaluate import mark_view
 from salvit.figures.ground import Asked, Ground
 from salvit.geometry import Fit, affine_of_fit
 from salvit.types import BoolArray

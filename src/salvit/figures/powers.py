@@ -12,7 +12,7 @@ from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
 from salvit.data.augment import View
-from salvit.evaluate import fit_view
+from salvit.encoded_lists import fit_view
 from salvit.figures.ground import Ground
 from salvit.figures.panels import draw_map
 from salvit.figures.sheet import Panel, Row, Sheet

@@ -16,16 +16,8 @@ from salvit.data.episodes import EpisodeSettings
 from salvit.data.frozen import FrozenList, freeze, read_frozen, write_frozen
 from salvit.data.occlude import Occluder
 from salvit.data.splits import Problem
-from salvit.evaluate import (
-    EncodedList,
-    Track,
-    encode_list,
-    encode_mirrored,
-    part_of_list,
-    predict_fine_tuned,
-    predict_list,
-    read_predictions,
-)
+from salvit.encoded_lists import EncodedList, Track, encode_list, encode_mirrored
+from salvit.evaluate import part_of_list, predict_fine_tuned, predict_list, read_predictions
 from salvit.evaluate_zoom import predict_zoomed
 from salvit.model.detector import SalViT
 from salvit.predict import load
