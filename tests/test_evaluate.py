@@ -11,7 +11,15 @@ from salvit.data.episodes import EpisodeSettings
 from salvit.data.frozen import FrozenList, freeze, read_frozen, write_frozen
 from salvit.data.splits import open_problem
 from salvit.encoded_lists import encode_list, encode_mirrored, fit_view
-from salvit.evaluate import learn_episode, part_of_list, predict_fine_tuned, predict_list, read_predictions, truth_of
+from salvit.evaluate import (
+    learn_episode,
+    mark_view,
+    part_of_list,
+    predict_fine_tuned,
+    predict_list,
+    read_predictions,
+    truth_of,
+)
 from salvit.results import make_result, write_result
 from salvit.score import Outcomes, compare, episode_ne, episode_pck, score
 from salvit.transductive import TransductiveSettings
@@ -84,15 +92,22 @@ def test_coverage_is_counted_at_the_radii_that_the_predictions_state(listed, pre
 
 
 def test_both_ways_learn_and_look_mirrored_as_detection_does(listed, match, tmp_path):
-    from salvit.flip import look_mirrored, merge
+    from salvit.flip import learn_both_ways, lone_sides, look_mirrored, merge
 
     encoded = encode_list(match, listed, track=track)
     mirrored = encode_mirrored(match, listed, supports_only=False, track=track)
     predict_list(match, listed, encoded, ABOUT, tmp_path / "both.jsonl", mirrored=mirrored, flip=True, track=track)
     made = read_predictions(tmp_path / "both.jsonl")
-    episode, pack, asked = learn_episode(match, listed, 0, encoded, mirrored)
-    assert pack.pairs and set(pack.pairs) <= set(listed.problem.split.pairs)
-    images = [fit_view(view, None, match.input_size, None) for view in episode.queries]
+    episode, kept, asked = learn_episode(match, listed, 0, encoded, mirrored)
+    assert kept.pairs and set(kept.pairs) <= set(listed.problem.split.pairs)
+    size = match.input_size
+    marked = [
+        dataclasses.replace(mark_view(view, episode, size), image=fit_view(view, None, size, None))
+        for view in episode.supports
+    ]
+    alone = lone_sides(episode.names, kept.pairs, listed.problem.split.pairs)
+    pack = dataclasses.replace(learn_both_ways(match, marked, kept.pairs, one_way=alone), pairs=kept.pairs)
+    images = [fit_view(view, None, size, None) for view in episode.queries]
     found, _ = merge(match.locate(pack, asked), look_mirrored(match, pack, images), pack.pairs)
     order = [found.names.index(name) for name in episode.names]
     for row, view in enumerate(episode.queries):
@@ -109,7 +124,20 @@ def test_mirrored_supports_alone_need_no_mirrored_queries(listed, match, tmp_pat
     one_way, both = (learn_episode(match, listed, 0, encoded, ways)[1] for ways in (None, supports))
     assert not np.allclose(one_way.vectors, both.vectors)
     predict_list(match, listed, encoded, ABOUT, tmp_path / "supports.jsonl", mirrored=supports, track=track)
-    assert score(compare(read_predictions(tmp_path / "supports.jsonl"), listed))["harmonic"] >= 0
+    episode, pack, asked = learn_episode(match, listed, 0, encoded, supports)
+    stated = read_predictions(tmp_path / "supports.jsonl").rows[0, episode.queries[0].record.id]["points"]
+    found = match.locate(pack, asked)
+    order = [found.names.index(name) for name in episode.names]
+    assert np.allclose(stated, found.points[0, order], atol=1e-3)
+    with pytest.raises(ValueError, match="every picture of the list mirrored"):
+        predict_list(match, listed, encoded, ABOUT, tmp_path / "x.jsonl", mirrored=supports, flip=True, track=track)
+
+
+def test_a_data_set_without_pairs_is_not_mirrored(listed, match):
+    split = dataclasses.replace(listed.problem.split, pairs=())
+    unsided = dataclasses.replace(listed, problem=dataclasses.replace(listed.problem, split=split))
+    with pytest.raises(ValueError, match="creatures states no left/right pairs"):
+        encode_mirrored(match, unsided, supports_only=True, track=track)
 
 
 def test_scoring_twice_gives_the_same_bytes(listed, predicted, tmp_path):

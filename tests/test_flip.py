@@ -8,6 +8,7 @@ from salvit.flip import (
     check_pairs,
     has_lone_side,
     learn_both_ways,
+    lone_sides,
     look_mirrored,
     merge,
     mirror,
@@ -190,3 +191,9 @@ def test_pictures_are_learnt_both_ways_where_there_are_pairs_unless_told_otherwi
     sided = learn(match, file, pairs=(("nose", "tail"),))
     assert not np.allclose(one_way.vectors, sided.vectors)
     assert not np.allclose(one_way.vectors, learn(match, file, pairs=(), both_ways=True).vectors)
+
+
+def test_a_name_whose_stated_partner_is_not_marked_is_learnt_one_way():
+    names, stated = ("collar1", "cuff1", "cuff2"), (("collar1", "collar2"), ("cuff1", "cuff2"))
+    assert lone_sides(names, (("cuff1", "cuff2"),), stated) == {"collar1"}
+    assert lone_sides(("left_paw", "nose"), ()) == {"left_paw"}

@@ -18,8 +18,11 @@ def test_a_model_gets_the_prior_that_its_settings_name(match):
     assert provider_of(model("none")) is None and provider_of(match) is None
 
 
-def test_a_model_that_masks_nothing_gets_its_prior_too_for_auxiliary_keypoints_and_shared_caches():
-    assert type(provider_of(model("rbd", encoder={"join": "raw"}))).__name__ == "RobustBackground"
+def test_a_model_that_masks_nothing_gets_a_prior_in_training_alone():
+    plain = model("rbd", encoder={"join": "raw"})
+    assert provider_of(plain) is None
+    assert type(provider_of(plain, for_training=True)).__name__ == "RobustBackground"
+    assert provider_of(model("none"), for_training=True) is None
 
 
 def test_a_prior_that_needs_the_users_files_is_an_error_that_says_so():

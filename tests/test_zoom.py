@@ -40,3 +40,14 @@ def test_a_second_look_finds_points_inside_the_picture(match):
         height, width = second.image_hw
         assert second.image_hw == first.image_hw and not np.allclose(first.points, second.points)
         assert ((second.points >= -1) & (second.points <= (width, height))).all()
+
+
+def test_a_second_look_is_learnt_both_ways_as_the_first_was(match, picture, tmp_path):
+    lines = ["image,keypoint,x,y"]
+    for number, side in enumerate(("left", "right")):  # each picture shows one side
+        picture(number).save(tmp_path / f"{number}.png")
+        lines += [f"{number}.png,nose,60,80", f"{number}.png,{side}_paw,120,200"]
+    (tmp_path / "marks.csv").write_text("\n".join(lines))
+    pack = learn(match, tmp_path / "marks.csv", zoom=True)
+    assert pack.pairs == (("left_paw", "right_paw"),) and pack.mask.all()
+    assert (nearer_pack(pack).vectors.norm(dim=-1) > 0).all(), "no shot counts that taught nothing"

@@ -31,8 +31,8 @@ class EncodedList:
     encoded: Encoded
     rows: dict[tuple[str, str], int]
     """(record id, what hides which of its keypoints, empty where nothing does) → row of ``encoded``."""
-    seconds: float
-    """What encoding took, reading included."""
+    seconds: float | None
+    """What encoding took, reading included; None where several detectors shared it."""
     others: EncodedList | None = None
     """Where the images are that are not here."""
 
@@ -46,6 +46,13 @@ class EncodedList:
         return Encoded(
             features, tuple(encoded.fits[row] for encoded, row in found), torch.stack(maps) if maps else None
         )
+
+    @property
+    def timing(self) -> dict[str, float]:
+        """What a prediction file says of it."""
+        if self.seconds is None:
+            return {}
+        return {"encode_ms_per_image": round(1000 * self.seconds / max(len(self.rows), 1), 3)}
 
     def has(self, key: tuple[str, str]) -> bool:
         """Whether that image is here or with the others."""
@@ -84,8 +91,13 @@ def encode_mirrored(
     batch: int = 16,
     track: Track,
 ) -> EncodedList:
-    """Encode the views of a list mirrored, those of its supports or all."""
+    """Encode the views of a list mirrored, those of its supports or all; where no pair is stated that is an error."""
     from salvit.flip import mirror
+
+    if not frozen.problem.split.pairs:
+        raise ValueError(
+            f"{frozen.problem.name} states no left/right pairs: mirrored, its sides would be mixed up; leave out --ways"
+        )
 
     def encode(images: Sequence[FittedImage]) -> list[Encoded]:
         return [detector.encode([mirror(image) for image in images])]
@@ -115,26 +127,34 @@ def _encode(
     batch: int,
     track: Track,
 ) -> list[EncodedList]:
-    import torch
-
-    batches: list[list[Encoded]] = []
+    columns: list[list[Encoded]] = []
+    """The batches of each detector."""
     start = time.perf_counter()
     for keys in track(list(_batches(list(wanted), batch)), -(-len(wanted) // batch), "encoding"):
         images = [fit_view(*wanted[key], input_size, saliency_of) for key in keys]
-        batches.append([_kept(encoded) for encoded in encode(images)])
-    seconds = time.perf_counter() - start
+        for number, encoded in enumerate(encode(images)):
+            if number == len(columns):
+                columns.append([])
+            columns[number].append(_kept(encoded))
+    seconds = time.perf_counter() - start if len(columns) == 1 else None
+    rows = {key: row for row, key in enumerate(wanted)}
     made = []
-    for parts in zip(*batches, strict=True):  # those of one detector
-        maps = [part.saliency for part in parts if part.saliency is not None]
-        fits = tuple(fit for part in parts for fit in part.fits)
-        joined = Encoded(torch.cat([part.features for part in parts]), fits, torch.cat(maps) if maps else None)
-        made.append(EncodedList(joined, {key: row for row, key in enumerate(wanted)}, seconds))
+    while columns:  # one detector's batches are let go before the next one's are joined
+        made.append(EncodedList(_joined(columns.pop(0)), rows, seconds))
     return made
 
 
 def _kept(encoded: Encoded) -> Encoded:
     maps = None if encoded.saliency is None else encoded.saliency.cpu()
     return Encoded(encoded.features.half().cpu(), encoded.fits, maps)
+
+
+def _joined(parts: Sequence[Encoded]) -> Encoded:
+    import torch
+
+    maps = [part.saliency for part in parts if part.saliency is not None]
+    fits = tuple(fit for part in parts for fit in part.fits)
+    return Encoded(torch.cat([part.features for part in parts]), fits, torch.cat(maps) if maps else None)
 
 
 def fit_view(view: View, occlusion: Occlusion | None, size: int, saliency_of: SaliencyOf | None) -> FittedImage:

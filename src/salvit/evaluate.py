@@ -90,14 +90,13 @@ def predict_list(
     are there for comparison alone. With ``mirrored`` (:func:`encode_mirrored`) supports are learnt both ways, and with
     ``flip`` queries are searched both ways too.
     """
-    timing = {"encode_ms_per_image": round(1000 * encoded.seconds / max(len(encoded.rows), 1), 3)}
     write_predictions(
         lambda index: _predict_episode(detector, frozen, index, encoded, transductive, mirrored, flip),
         len(frozen),
         {"list_hash": frozen.hash, "model": detector.name, **stated_ellipses(detector), **about},
         path,
         track=track,
-        timing=timing,
+        timing=encoded.timing,
     )
 
 
@@ -200,10 +199,13 @@ def _predict_episode(
         truth = truth_of(episode, detector.input_size) if transductive.needs_truth else None
         pack = refine_pack(detector, pack, [asked], transductive, truth=truth)
     found = detector.locate(pack, asked)
-    if flip and mirrored is not None:
+    if flip:
         from salvit.flip import locate_mirrored, merge
 
-        turned = locate_mirrored(detector, pack, mirrored.pick(query_keys(episode)), asked.fits)
+        keys = query_keys(episode)
+        if mirrored is None or not all(mirrored.has(key) for key in keys):
+            raise ValueError("flip needs every picture of the list mirrored: encode_mirrored with supports_only=False")
+        turned = locate_mirrored(detector, pack, mirrored.pick(keys), asked.fits)
         found, _ = merge(found, turned, pack.pairs)
     return rows_of(index, episode, found)
 
@@ -220,9 +222,10 @@ def learn_episode(
     else:
         from salvit.flip import learn_both_ways, lone_sides
 
-        pairs = tuple(pair for pair in frozen.problem.split.pairs if set(pair) <= set(episode.names))
+        stated = frozen.problem.split.pairs
+        pairs = tuple(pair for pair in stated if set(pair) <= set(episode.names))
         both = encoded.pick(keys), mirrored.pick(keys)
-        pack = learn_both_ways(detector, examples, pairs, *both, one_way=lone_sides(episode.names, pairs))
+        pack = learn_both_ways(detector, examples, pairs, *both, one_way=lone_sides(episode.names, pairs, stated))
         pack = replace(pack, pairs=pairs)
     return episode, pack, encoded.pick(query_keys(episode))
 

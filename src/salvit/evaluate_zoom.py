@@ -43,7 +43,7 @@ def predict_zoomed(
         {"list_hash": frozen.hash, "model": detector.name, **stated_ellipses(detector), **about},
         path,
         track=track,
-        timing={"encode_ms_per_image": round(1000 * encoded.seconds / max(len(encoded.rows), 1), 3)},
+        timing=encoded.timing,
     )
 
 

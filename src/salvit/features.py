@@ -163,7 +163,8 @@ def open_cache(
 def stamp_of(record: Record) -> str:
     """Tells a record from another of the same name: a hash of its labels and of its picture's size in bytes.
 
-    So another folder with a data set of the same name, or one that was corrected, does not get the rows of the first.
+    So another folder with a data set of the same name, or one that was corrected, does not get the rows of the first,
+    as far as labels and size tell.
     """
     facts = [record.path.stat().st_size, record.names, record.points.tolist(), record.v.tolist(), record.box]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]

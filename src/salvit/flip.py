@@ -55,9 +55,11 @@ def has_lone_side(names: Sequence[str], pairs: Pairs) -> BoolArray:
     return np.array([name not in paired and _SIDE.search(name) is not None for name in names], dtype=bool)
 
 
-def lone_sides(names: Sequence[str], pairs: Pairs) -> frozenset[str]:
-    """The names of :func:`has_lone_side`."""
-    return frozenset(name for name, is_lone in zip(names, has_lone_side(names, pairs), strict=True) if is_lone)
+def lone_sides(names: Sequence[str], pairs: Pairs, stated: Pairs = ()) -> frozenset[str]:
+    """The names of :func:`has_lone_side`, and those whose partner in a pair of ``stated`` is not among ``names``."""
+    told = {name for name, is_lone in zip(names, has_lone_side(names, pairs), strict=True) if is_lone}
+    paired = {name for pair in pairs for name in pair}
+    return frozenset(told | {name for pair in stated for name in pair if name in names and name not in paired})
 
 
 def mirror(image: FittedImage) -> FittedImage:

@@ -25,7 +25,7 @@ from salvit.queries import Query, find_images
 from salvit.released import DEFAULT, load_released
 from salvit.released import NAMES as RELEASED
 from salvit.suggest import MARKED, describe
-from salvit.types import Detection, Detector, Example, Failure, FittedImage, Pack, Prediction
+from salvit.types import Detection, Detector, Encoded, Example, Failure, FittedImage, Pack, Prediction
 from salvit.zoom import Prior, nearer, nearer_pack, with_nearer
 
 __all__ = ["Query", "choose_device", "detect", "examples", "find_images", "learn", "load", "load_trained"]
@@ -118,12 +118,16 @@ def learn(
         pairs = stated or pairs_from_names(names)
     pairs = check_pairs(tuple(pairs), names)
     encoded = detector.encode([example.image for example in usable])
-    if bool(pairs) if both_ways is None else both_ways:
-        pack = learn_both_ways(detector, usable, pairs, encoded, one_way=lone_sides(names, pairs))
-    else:
-        pack = detector.learn(usable, encoded)
+    one_way = lone_sides(names, pairs, support.pairs)
+
+    def teach(shown: Sequence[Example], known: Encoded | None = None) -> Pack:
+        if bool(pairs) if both_ways is None else both_ways:
+            return learn_both_ways(detector, shown, pairs, known, one_way=one_way)
+        return detector.learn(shown, known)
+
+    pack = teach(usable, encoded)
     if zoom:
-        pack = with_nearer(detector, pack, usable, _prior(detector))
+        pack = with_nearer(teach, pack, usable, _prior(detector))
     return replace(
         pack,
         skeleton=support.skeleton,

@@ -28,9 +28,13 @@ FROM_ELSEWHERE = ("files", "onnx")
 """Providers that need files of the user's, so they cannot be built from a model's settings alone."""
 
 
-def provider_of(detector: Detector) -> Provider | None:
-    """The provider that a detector's settings name; None where it needs none from outside."""
-    if not isinstance(detector, SalViT) or not detector.wants_saliency:
+def provider_of(detector: Detector, *, for_training: bool = False) -> Provider | None:
+    """The provider that a detector's settings name; None where it needs none from outside.
+
+    In training a model that masks nothing has one too: it tells which auxiliary keypoints are background, and caches
+    are shared.
+    """
+    if not isinstance(detector, SalViT) or not (for_training or detector.encoder.uses_saliency):
         return None
     name = detector.settings.saliency
     if name in ("none", "attentiveness"):
@@ -43,9 +47,9 @@ def provider_of(detector: Detector) -> Provider | None:
     return build_provider(name)
 
 
-def saliency_of_records(detector: Detector) -> Callable[[Record], Map] | None:
+def saliency_of_records(detector: Detector, *, for_training: bool = False) -> Callable[[Record], Map] | None:
     """A function that gives the map (H, W) of a record's picture, kept on disk; None where none is needed."""
-    provider = provider_of(detector)
+    provider = provider_of(detector, for_training=for_training)
     if provider is None:
         return None
     kept = CachedProvider(provider)

@@ -110,8 +110,8 @@ def score(outcomes: Outcomes) -> dict[str, Any]:
         figures["interval"][kind] = {str(tau): _percent(mean_interval(values)[1]) for tau, values in episodes.items()}
         figures["pooled"][kind] = {str(tau): _percent(_correct(rows, tau)[rows.valid].mean()) for tau in TAUS}
         figures["auc"][kind] = _percent(float(np.mean([episode_pck(rows, tau).mean() for tau in AUC_TAUS])))
-        figures["ne"][kind] = round(float((rows.distance / rows.image_side)[rows.valid].mean()), 5)
-        figures["ne_interval"][kind] = round(mean_interval(episode_ne(rows))[1], 5)
+        error, half = mean_interval(episode_ne(rows))
+        figures["ne"][kind], figures["ne_interval"][kind] = round(error, 5), round(half, 5)
         figures["oks"][kind] = _percent(float(np.nanmean(rows.oks))) if np.isfinite(rows.oks).any() else None
     if set(kinds) >= {"novel", "base"}:
         novel, base = (100 * episode_pck(by_kind[kind], 0.1) for kind in ("novel", "base"))

@@ -99,7 +99,7 @@ def train(
     if resume and (folder / "last.safetensors").exists():
         _restore(folder / "last.safetensors", recipe, learner, optimizer, progress)
     with fabric.rank_zero_first():  # the others then read what it cached
-        sources = Sources(recipe, problems, model, saliency_of_records(model), track)
+        sources = Sources(recipe, problems, model, saliency_of_records(model, for_training=True), track)
     wrapped, wrapped_optimizer = fabric.setup(learner, optimizer)
     run = _Run(recipe, folder, fabric, learner, wrapped, wrapped_optimizer, progress, report, command)
     run.loop(sources)

@@ -104,7 +104,7 @@ class Pack:
     vectors: Tensor
     """(K, N, D) one vector for each shot and keypoint."""
     mask: Tensor
-    """(K, N) bool: which shots have which keypoint."""
+    """(K, N) bool: which shots teach which keypoint; a side that a picture lacks may come from its mirrored partner."""
     names: tuple[str, ...]
     model: str
     """Name of the detector that made it."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from salvit.data.crops import zoom_window
 from salvit.data.images import MAX_PIXELS, read_and_fit
-from salvit.types import Detector, Example, FittedImage, FloatArray, Pack
+from salvit.types import Example, FittedImage, FloatArray, Pack
 
 NEARER = "zoom.vectors"
 """Where a pack keeps what the near examples taught: (K, N, D)."""
@@ -26,15 +26,17 @@ def nearer(image: FittedImage, points: FloatArray, prior: Prior, *, max_pixels: 
     return prior(near)
 
 
-def with_nearer(detector: Detector, pack: Pack, examples: Sequence[Example], prior: Prior) -> Pack:
-    """The pack, and what its examples teach when they are looked at near their marks."""
+def with_nearer(
+    learn: Callable[[Sequence[Example]], Pack], pack: Pack, examples: Sequence[Example], prior: Prior
+) -> Pack:
+    """The pack, and what its examples teach, in the way in which it was learnt, when looked at near their marks."""
     near = []
     for example in examples:
         points = example.image.fit.to_image(example.points_input)
         image = nearer(example.image, points[example.visible], prior)
         near.append(Example(image, example.names, image.fit.to_input(points), example.visible))
-    learnt = detector.learn(near)
-    assert learnt.names == pack.names
+    learnt = learn(near)
+    assert learnt.names == pack.names and bool((learnt.mask == pack.mask).all())
     return replace(pack, extra={**pack.extra, NEARER: learnt.vectors})
 
 

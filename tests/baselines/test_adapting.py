@@ -1,11 +1,16 @@
 """Adaptation of the localisation net: MAML and TFA."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 import torch
 
+from salvit.flip import learn_both_ways
 from salvit.model.losses import multi_scale_loss
 from salvit.model.prototypes import prototypes
 from salvit.packs import load_pack, save_pack
+from salvit.types import Example
 
 
 def marked(model, episode):
@@ -55,3 +60,19 @@ def test_a_pack_that_was_written_and_read_is_adapted_to_in_the_same_way(small, e
     again = load_pack(save_pack(pack, tmp_path / "pack.safetensors"))
     first, second = (model.detect(one, episode.queries).points for one in (pack, again))
     assert (first == second).all()
+
+
+def test_a_pack_of_both_ways_is_adapted_to_where_its_pictures_are_marked_alone(small, episode, monkeypatch):
+    """A side that a picture lacks comes from its mirrored partner: there is no place in the picture to adapt to."""
+    model = small("tfa")
+    names = ("left_eye", "right_eye")
+    points = episode.support.points_input[:2]
+    one, two = (Example(episode.support.image, names, points, np.array(seen)) for seen in ([1, 0], [0, 1]))
+    one, two = (replace(each, visible=each.visible.astype(bool)) for each in (one, two))
+    pack = learn_both_ways(model, [one, two], (names,))
+    assert pack.mask.all(), "both know both"
+    seen = []
+    adapt = model.adapt
+    monkeypatch.setattr(model, "adapt", lambda *given: seen.append(given[3]) or adapt(*given))
+    model.locate(pack, model.encode(episode.queries))
+    assert seen[0].tolist() == [[True, False], [False, True]]

@@ -83,7 +83,8 @@ class Adapting(Method):
     def learn(self, examples: Sequence[Example], encoded: Encoded | None = None) -> Pack:
         """As SalViT, and with the features and points to adapt to."""
         known = encoded or self.encode([example.image for example in examples])
-        kept = {"features": known.features.cpu(), "points": self.marks(examples)[1].float()}
+        _, points, mask = self.marks(examples)
+        kept = {"features": known.features.cpu(), "points": points.float(), "mask": mask}
         extra = {f"{self.settings.method}.{name}": value for name, value in kept.items()}
         return replace(super().learn(examples, known), extra=extra)
 
@@ -91,12 +92,10 @@ class Adapting(Method):
     def locate(self, pack: Pack, encoded: Encoded) -> Prediction:
         """As SalViT, with weights that were adapted to the pack's pictures."""
         self._check_pack(pack)
-        features, points = (pack.extra[f"{self.settings.method}.{name}"] for name in ("features", "points"))
-        prototypes = self._prototypes(pack)
+        method, prototypes = self.settings.method, self._prototypes(pack)
+        features, points = (pack.extra[f"{method}.{name}"].to(prototypes) for name in ("features", "points"))
         try:
-            self._adapted = self.adapt(
-                prototypes, features.to(prototypes), points.to(prototypes), pack.mask.to(prototypes.device)
-            )
+            self._adapted = self.adapt(prototypes, features, points, pack.extra[f"{method}.mask"].to(prototypes.device))
             return super().locate(pack, encoded)
         finally:
             self._adapted = None

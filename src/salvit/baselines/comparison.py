@@ -23,7 +23,7 @@ from salvit.encoded_lists import EncodedList, encode_list_together
 from salvit.evaluate import part_of_list
 from salvit.model.detector import SalViT
 from salvit.model.encoder import EncoderInput
-from salvit.model.settings import ModelSettings
+from salvit.model.settings import ModelSettings, light
 from salvit.recipes import Recipe
 from salvit.suites import Case, Label, Study
 from salvit.tables.paper import ANIMALS, COST, MAIN
@@ -43,7 +43,7 @@ def recipe_of(recipe: Recipe, method: str, unseen: str) -> Recipe:
     """The recipe for one method and one unseen species.
 
     SalViT, which shapes its saliency, has no ``reweight``. What only SalViT can have, others go without: the dynamic
-    head, instead of which those with a localisation net get the spatial one, and training all ways.
+    head, instead of which those with a localisation net get the spatial one, its presence, and training all ways.
     """
     made = replace(recipe, data=replace(recipe.data, unseen=unseen))
     named = VARIANTS.get(method, method)
@@ -51,8 +51,10 @@ def recipe_of(recipe: Recipe, method: str, unseen: str) -> Recipe:
     if method == "salvit":
         return replace(made, model=model)
     if model.head.kind == "dynamic":
-        head, encoder = replace(model.head, kind="spatial", channels=64), replace(model.encoder, keeps_raw=False)
-        model = replace(model, head=head, encoder=encoder)
+        plain = light(ModelSettings()).head
+        head = replace(model.head, kind=plain.kind, channels=plain.channels)
+        model = replace(model, head=head, encoder=replace(model.encoder, keeps_raw=False))
+    model = replace(model, head=replace(model.head, presence=False))
     train = replace(recipe.train, all_ways=False)
     if method == "fskd_random":
         train = replace(train, auxiliary="random")
@@ -101,12 +103,11 @@ def _labels(name: str, shots: int) -> dict[str, Label]:
 
 
 def _encode_together(study: Study, detectors: Sequence[Detector]) -> list[EncodedList]:
-    saliencies = [study.saliency_of(detector) for detector in detectors]
     return encode_list_together(
         lambda images: encode_by_all(detectors, images),
         detectors[0].input_size,
         study.listed,
-        saliency_of=next((given for given in saliencies if given is not None), None),
+        saliency_of=next((given for one in detectors if (given := study.saliency_of(one)) is not None), None),
         track=study.track,
     )
 

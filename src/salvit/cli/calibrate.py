@@ -47,7 +47,8 @@ def calibrate(
     roots = roots_of(root, [data.name for data in saved.recipe.datasets])
     recipe = restrict(saved.recipe, list(roots))
     model = load_trained(checkpoint, device=device)
-    sources = dev_sources(recipe, open_problems(recipe, roots), model, saliency_of_records(model), track)
+    saliency_of = saliency_of_records(model, for_training=True)  # cached views are those of the training
+    sources = dev_sources(recipe, open_problems(recipe, roots), model, saliency_of, track)
     result = fit(model, sources, episodes, track=track)
     command = calibration_command(saved.command, checkpoint, roots, episodes, out)
     save_checkpoint(out, saved.recipe, saved.weights, {}, saved.state, command=command, calibration=result.calibration)

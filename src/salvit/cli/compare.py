@@ -19,7 +19,7 @@ def compare(
     root: Path = typer.Option(..., help="The data set's folder."),
     out: Path = typer.Option(..., help="Folder for runs, lists, cases and the table; a stopped comparison goes on."),
     unseen: list[str] = typer.Option(..., help="Unseen species to report on; may be repeated."),
-    method: list[str] = typer.Option([], help="A method, match or salvit; may be repeated. Else all of them."),
+    method: list[str] = typer.Option([], help="A method (docs/methods.md); may be repeated. Else all of them."),
     shots: list[int] = typer.Option([1, 5], min=1, help="From one training each; may be repeated."),
     episodes: int = typer.Option(300, min=1, help="Test episodes of each kind (novel and base)."),
     change: list[str] = typer.Option([], "--set", help="section.setting=value; wins over the recipe; may be repeated."),
@@ -122,7 +122,7 @@ def _train(recipe: Recipe, problem: Problem, folder: Path, device: str, command:
         saved = load_checkpoint(last)
         if saved.recipe == recipe and saved.state["episode"] >= recipe.train.episodes:
             return best if best.exists() else last
-    typer.echo(f"training {recipe.model.method}, {recipe.data.unseen} unseen", err=True)
+    typer.echo(f"training {folder.name}, {recipe.data.unseen} unseen", err=True)
     fabric = Fabric(accelerator=device, devices=1, precision=recipe.train.precision)
     return train(
         recipe,

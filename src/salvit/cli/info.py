@@ -56,7 +56,7 @@ def _show_methods(name: str) -> None:
         table.add_row(described.name, described.what, f"{described.parameters / 1e6:.2f}", stated)
     console = Console()
     console.print(table)
-    console.print("salvit train RECIPE --set model.method=NAME trains one, salvit compare all (docs/methods.md)")
+    console.print("salvit compare RECIPE --method NAME trains and scores one, without --method all (docs/methods.md)")
 
 
 def _show_file(path: Path) -> None:
@@ -74,13 +74,13 @@ def _show_file(path: Path) -> None:
 
 
 def show_pack(path: Path, pack: Pack) -> None:
-    """Keypoints of a pack: on how many marked pictures each is, its other side, and what is unknown."""
+    """Keypoints of a pack: how many marked pictures teach each, its other side, and what is unknown."""
     from rich.console import Console
     from rich.table import Table
 
     shots = len(pack.mask)
     other = {a: b for pair in pack.pairs for a, b in (pair, pair[::-1])}
-    table = Table("keypoint", f"marked in, of {shots}", "other side", title=f"pack {path.name}", title_justify="left")
+    table = Table("keypoint", f"learnt from, of {shots}", "other side", title=f"pack {path.name}", title_justify="left")
     for name, count in zip(pack.names, pack.mask.sum(0).tolist(), strict=True):
         table.add_row(name, str(count) if count else "unknown", other.get(name, ""), style=None if count else "dim")
     console = Console()

@@ -263,15 +263,6 @@ class SalViT(nn.Module):
         return self._hash[1]
 
     @property
-    def wants_saliency(self) -> bool:
-        """Whether maps are to be made for its pictures: wherever there is a provider.
-
-        A model that masks nothing has them too: they tell which auxiliary keypoints are background, and caches are
-        shared.
-        """
-        return self.settings.saliency != "none"
-
-    @property
     def device(self) -> torch.device:
         """Where the weights are."""
         return next(self.parameters()).device

@@ -166,7 +166,14 @@ def changes_of(method: str) -> tuple[str, ...]:
     if method == "salvit":
         return named
     drawn = ("train.auxiliary=random",) if method == "fskd_random" else ()
-    return (*named, "model.width=light", "model.encoder.keeps_raw=false", "train.all_ways=false", *drawn)
+    return (
+        *named,
+        "model.width=light",
+        "model.encoder.keeps_raw=false",
+        "model.head.presence=false",
+        "train.all_ways=false",
+        *drawn,
+    )
 
 
 def _compared_block(shots: int) -> Block:

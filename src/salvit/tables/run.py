@@ -197,8 +197,9 @@ class _Evaluation:
     def measure(self, ask: Ask, name: str, paper: float | None) -> dict[str, Any]:
         """Predict to a file, score it."""
         listed = self._listed(ask)
-        shown = {"model": self._loaded, "zoom": ask.zoom, "ways": ask.ways}
-        about = about_run(self._detector, listed, ask.finetune, ask.transductive, **shown)  # type: ignore[arg-type]
+        about = about_run(
+            self._detector, listed, ask.finetune, ask.transductive, model=self._loaded, zoom=ask.zoom, ways=ask.ways
+        )
         about |= {"model": self._job.model.name + ("+T" if ask.transductive is not None else ""), "paper": paper}
         if self._job.recipe is not None:
             about["protocol"]["training_episodes"] = self._job.recipe.train.episodes
