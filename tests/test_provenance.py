@@ -57,6 +57,11 @@ def test_the_command_of_an_untrained_model_has_no_training(listed):
     assert first.startswith("salvit data freeze creatures") and "--model match:lite0 " in second
 
 
+def test_pictures_that_are_mirrored_too_are_in_the_command(listed):
+    assert " --ways both " in evaluation_command(listed, "match", ways="both")
+    assert "--ways" not in evaluation_command(listed, "match")
+
+
 def test_a_part_of_a_list_and_transduction_are_in_the_command(listed):
     part = part_of_list(listed, queries=4, kind="novel")
     made = evaluation_command(part, "match", transductive=TransductiveSettings(eta=2))

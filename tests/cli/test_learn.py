@@ -33,3 +33,21 @@ def test_a_mark_that_cannot_be_used_is_named_and_the_exit_code_says_so(learn, ma
 def test_a_pack_ends_in_safetensors(learn):
     result = learn("--out", "thing.bin")
     assert isinstance(result.exception, ValueError) and ".safetensors" in str(result.exception)
+
+
+def test_pictures_are_learnt_mirrored_too_unless_that_is_refused(learn, marked_folder):
+    vectors = []
+    for more in ((), ("--no-mirror",)):
+        assert learn("--out", "thing.safetensors", "--overwrite", "--pairs", "nose:tail", *more).exit_code == 0
+        vectors.append(load_pack(marked_folder / "thing.safetensors").vectors)
+    assert not vectors[0].equal(vectors[1])
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [(("--ways", "two"), "expected one, supports or both"), (("--ways", "both", "--zoom"), "leave one out")],
+)
+def test_ways_that_cannot_be_meant_are_refused_before_anything_is_read(words, message):
+    asked = ["evaluate", "--data", "cub", "--root", "nowhere", "--list", "none.json", "--out", "x.jsonl", *words]
+    result = CliRunner().invoke(app, asked)
+    assert isinstance(result.exception, ValueError) and message in str(result.exception)

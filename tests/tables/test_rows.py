@@ -25,6 +25,8 @@ MODEL = Model("salvit-lite0-swift", "animal_pose-lite0-swift")
         ({"failure": ("shifted", 0.2)}, "m-animal_pose-cow-1shot-shifted0.2"),
         ({"finetune": 10}, "m-animal_pose-cow-1shot-finetuned10"),
         ({"zoom": True}, "m-animal_pose-cow-1shot-zoom"),
+        ({"ways": "both"}, "m-animal_pose-cow-1shot-bothways"),
+        ({"ways": "supports"}, "m-animal_pose-cow-1shot-mirrored"),
     ],
 )
 def test_a_result_file_is_named_by_what_was_asked(changes, name):
