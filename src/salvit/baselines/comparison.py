@@ -22,7 +22,6 @@ from salvit.data.splits import Problem
 from salvit.encoded_lists import EncodedList, encode_list_together
 from salvit.evaluate import part_of_list
 from salvit.model.detector import SalViT
-from salvit.model.encoder import EncoderInput
 from salvit.model.settings import ModelSettings, light
 from salvit.recipes import Recipe
 from salvit.suites import Case, Label, Study
@@ -114,15 +113,20 @@ def _encode_together(study: Study, detectors: Sequence[Detector]) -> list[Encode
 
 def encode_by_all(detectors: Sequence[Detector], images: Sequence[FittedImage]) -> Iterator[Encoded]:
     """What each detector of one recipe makes of pictures; a backbone of which nothing is trained runs once for all."""
-    prepared: EncoderInput | None = None
+    first = next((one for one in detectors if isinstance(one, SalViT)), None)
+    if first is None or first.backbone.trainable_parts():
+        yield from (detector.encode(images) for detector in detectors)
+        return
+    pixels, saliency = first.tensors(images)
+    with torch.no_grad():
+        tokens = first.backbone(pixels)
+        prepared = first.prepare(pixels, saliency, tokens)
     for detector in detectors:
-        if not isinstance(detector, SalViT) or detector.backbone.trainable_parts():
-            yield detector.encode(images)
-            continue
-        if prepared is None:
-            with torch.no_grad():
-                prepared = detector.prepare(*detector.tensors(images))
-        yield detector.encode_prepared(prepared, tuple(image.fit for image in images))
+        if isinstance(detector, SalViT):
+            yield detector.encode_prepared(prepared, tuple(image.fit for image in images))
+        else:
+            assert isinstance(detector, Match)
+            yield detector.encode(images, tokens)
 
 
 def table_of(cases: Sequence[Case]) -> str:

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import salvit
-from salvit.backbones import Backbone
+from salvit.backbones import Backbone, Tokens
 from salvit.backbones.files import hash_weights
 from salvit.geometry import grid_to_input, input_to_grid
 from salvit.types import Encoded, Example, FittedImage, Pack, Prediction
@@ -41,10 +41,11 @@ class Match:
         self._device = next(backbone.parameters()).device
 
     @torch.inference_mode()
-    def encode(self, images: Sequence[FittedImage]) -> Encoded:
-        """Images to unit features on the finest grid."""
-        pixels = torch.from_numpy(np.stack([image.pixels for image in images])).to(self._device)  # (B, S, S, 3)
-        tokens = self._backbone(pixels.permute(0, 3, 1, 2).float() / 255.0)
+    def encode(self, images: Sequence[FittedImage], tokens: Tokens | None = None) -> Encoded:
+        """Images to unit features on the finest grid; ``tokens`` are what the same backbone gave before."""
+        if tokens is None:
+            pixels = torch.from_numpy(np.stack([image.pixels for image in images])).to(self._device)  # (B, S, S, 3)
+            tokens = self._backbone(pixels.permute(0, 3, 1, 2).float() / 255.0)
         features = F.normalize(tokens.joined(normalise=True), dim=1)  # (B, D, H, W)
         return Encoded(features, tuple(image.fit for image in images))
 

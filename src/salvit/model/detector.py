@@ -74,12 +74,13 @@ class SalViT(nn.Module):
 
     # --- the pipeline on tensors: what training calls ---------------------------------------------------------------
 
-    def prepare(self, images: Tensor, saliency: Tensor | None = None) -> EncoderInput:
+    def prepare(self, images: Tensor, saliency: Tensor | None = None, tokens: Tokens | None = None) -> EncoderInput:
         """Run the backbone: RGB in [0, 1] (B, 3, S, S), saliency (B, S, S) or None. What it gives can be cached.
 
         With ``saliency = "attentiveness"`` the map comes from the backbone in the same pass; a given one is not used.
+        ``tokens`` are what the backbone gave before, where it has run.
         """
-        tokens = self.backbone(images)
+        tokens = self.backbone(images) if tokens is None else tokens
         raw = tokens.scaled() if self.settings.backbone.is_normalised else tokens.joined()  # (B, C, H, W)
         if self.settings.saliency == "attentiveness":
             saliency = attentive_saliency(tokens, images, self.backbone.stride)
