@@ -157,6 +157,22 @@ def test_a_backbone_is_cached_up_to_the_part_that_is_trained(problem, partly_tra
     assert reached == {name for name, _ in partly_trained.named_parameters() if name.startswith("backbone.stages.3.")}
 
 
+def test_lite0_is_cached_up_to_its_trained_blocks_and_they_learn_from_cached_rows(problem):
+    backbone = {"trained_blocks": 5, "bn": "frozen"}
+    table = {"preset": "salvit-lite0", "width": "light", "saliency": "none", "input_size": 64, "backbone": backbone}
+    model = build_model(recipe_from_table({"model": table}).model, None)
+    record = problem.records["train"][0]
+    cache = open_cache(model, problem, [record], VIEWS, track=track)
+    assert cache.tokens.shape == (2, 112, 4, 4)
+    kept = cache.encoder_input([(record.id, 0)], torch.device("cpu"))
+    with torch.no_grad():
+        fresh = model.prepare(kept.images).raw
+    assert (kept.raw - fresh).abs().max() <= 2e-2 * fresh.abs().max(), "but for half precision"
+    kept.raw.square().sum().backward()
+    reached = {name.split(".")[2] for name, weight in model.named_parameters() if weight.grad is not None}
+    assert reached == {"11", "12", "13", "14", "15"}
+
+
 def test_scaled_tokens_of_a_partly_trained_backbone_are_cached_and_finished_alike(problem, partly_trained):
     settings = partly_trained.settings
     scaled = dataclasses.replace(settings, backbone=dataclasses.replace(settings.backbone, is_normalised=True))

@@ -288,9 +288,11 @@ def seed_of_view(record_id: str, settings: ViewSettings, *numbers: int) -> np.ra
 
 def _key(model: SalViT, problem: Problem, settings: ViewSettings) -> str:
     """A hash of everything that a row depends on beside its record and view; so not of weights that are trained."""
+    backbone = to_mapping(model.settings.backbone)
+    backbone.pop("trained_blocks")  # the weights before them tell
     parts = {
         "weights": _hash_begin(model.backbone) if is_cut(model) else hash_weights(model.backbone),
-        "backbone": to_mapping(model.settings.backbone),
+        "backbone": backbone,
         "size": model.input_size,
         "saliency": model.settings.saliency,
         "data": problem.name,

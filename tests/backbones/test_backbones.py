@@ -19,6 +19,26 @@ def test_lite0_can_give_stride_8_too_and_only_what_it_has():
         Lite0(strides=(4,))
 
 
+@pytest.mark.parametrize(("blocks", "begun"), [(5, (2, 112, 4, 6)), (8, (2, 80, 4, 6))])
+def test_lite0_begins_and_finishes_as_a_whole_and_trains_its_last_blocks_alone(blocks, begun):
+    backbone, images = build_backbone("lite0", weights=None, trained_blocks=blocks), torch.rand(2, 3, 64, 96)
+    whole, cut = backbone(images), backbone.begin(images)
+    assert cut.shape == begun
+    for one, other in zip(whole.levels, backbone.finish(cut).levels, strict=True):
+        torch.testing.assert_close(one, other)
+    frozen = build_backbone("lite0", weights=None)
+    frozen.load_state_dict(backbone.state_dict())
+    torch.testing.assert_close(frozen(images).joined(), whole.joined())
+    parts = backbone.trainable_parts()
+    assert len(parts) == blocks and parts[-1] is backbone.blocks[-1] and not frozen.trainable_parts()
+
+
+def test_lite0_trains_whole_stages_with_its_usual_tokens():
+    for wrong in ({"trained_blocks": 3}, {"trained_blocks": 5, "strides": (8, 16)}):
+        with pytest.raises(ValueError, match="last 5 or 8 blocks"):
+            Lite0(**wrong)
+
+
 def test_lite0_knows_a_picture_of_a_cat():
     """The published weights are really in: the classifier on top of our blocks says 'cat'."""
     skimage_data = pytest.importorskip("skimage.data")

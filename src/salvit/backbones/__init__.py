@@ -19,6 +19,7 @@ def build_backbone(
     attention_block: int | None = None,
     whole: bool = False,
     layer4_blocks: int = 3,
+    trained_blocks: int = 0,
 ) -> Backbone:
     """Build a frozen backbone in eval mode.
 
@@ -29,6 +30,7 @@ def build_backbone(
         attention_block: For transformers: the block whose class-token attention is given beside the tokens.
         whole: Run every block, not only those that give the best features.
         layer4_blocks: For ``resnet50``: how many blocks of layer 4 run, 2 or 3.
+        trained_blocks: For ``lite0``: how many of its last blocks may be trained, 0, 5 or 8.
     """
     from salvit.backbones.dino_s16 import DinoS16
     from salvit.backbones.dinov2 import DinoV2
@@ -50,7 +52,7 @@ def build_backbone(
     backbone: Backbone
     match name:
         case "lite0":
-            backbone = Lite0()
+            backbone = Lite0(trained_blocks=trained_blocks)
         case "dinov2-s14":
             backbone = DinoV2(num_blocks=12 if whole else 10, attention_block=attention_block)
         case "dino-s16":

@@ -2,40 +2,77 @@
 
 from __future__ import annotations
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from salvit.backbones.base import Backbone, Tokens
 
 _LAST_BLOCK_AT_STRIDE = {8: 4, 16: 10, 32: 15}
 _CHANNELS_AT_STRIDE = {8: 40, 16: 112, 32: 320}
+_TRAINABLE = (0, 5, 8)
+"""How many of the sixteen blocks may be trained: none, those at stride 32, and the last three at stride 16 too."""
 
 
 class Lite0(Backbone):
-    """EfficientNet-Lite0 up to its last block; one level of tokens for each of ``strides``."""
+    """EfficientNet-Lite0 up to its last block; one level of tokens for each of ``strides``.
+
+    Args:
+        strides: Of the tokens, ascending.
+        trained_blocks: How many of the last blocks training may change; with some, tokens are at strides 16 and 32.
+    """
 
     name = "lite0"
     size_multiple = 32
     default_size = 320
 
-    def __init__(self, strides: tuple[int, ...] = (16, 32)) -> None:
+    def __init__(self, strides: tuple[int, ...] = (16, 32), trained_blocks: int = 0) -> None:
         super().__init__()
         from efficientnet_lite_pytorch import EfficientNet
 
         if not strides or list(strides) != sorted(set(strides) & set(_CHANNELS_AT_STRIDE)):
             raise ValueError(f"lite0 has tokens at strides 8, 16 and 32 (ascending), got {strides}")
+        if trained_blocks not in _TRAINABLE or (trained_blocks and strides != (16, 32)):
+            raise ValueError(
+                f"lite0 can train its last 5 or 8 blocks, with tokens at strides 16 and 32; got {trained_blocks} and "
+                f"{strides}"
+            )
         network = EfficientNet.from_name("efficientnet-lite0")
         self.stem, self.stem_norm, self.activation = network._conv_stem, network._bn0, network._swish
         self.blocks = network._blocks[: _LAST_BLOCK_AT_STRIDE[strides[-1]] + 1]
         self.stride = strides[0]
         self.channels = sum(_CHANNELS_AT_STRIDE[stride] for stride in strides)
         self._taps = tuple(_LAST_BLOCK_AT_STRIDE[stride] for stride in strides)
+        self._first_trained = len(self.blocks) - trained_blocks
 
     def forward(self, images: Tensor) -> Tokens:
         """RGB images (B, 3, H, W) in [0, 1] to tokens."""
+        return self._run(self._stem(images), 0)
+
+    def begin(self, images: Tensor) -> Tensor:
+        """Up to the first trained block; where none is, the images themselves."""
+        if not self.trainable_parts():
+            return images
+        features = self._stem(images)
+        for block in self.blocks[: self._first_trained]:
+            features = block(features)
+        return features
+
+    def finish(self, begun: Tensor) -> Tokens:
+        """The trained blocks on what :meth:`begin` gave."""
+        return self._run(begun, self._first_trained) if self.trainable_parts() else self(begun)
+
+    def trainable_parts(self) -> list[nn.Module]:
+        """The last blocks, as many as were asked for."""
+        return list(self.blocks[self._first_trained :])
+
+    def _stem(self, images: Tensor) -> Tensor:
         self.check_size(images)
-        features = self.activation(self.stem_norm(self.stem((images * 255.0 - 127.0) / 128.0)))
-        levels = []
-        for index, block in enumerate(self.blocks):
+        features: Tensor = self.activation(self.stem_norm(self.stem((images * 255.0 - 127.0) / 128.0)))
+        return features
+
+    def _run(self, features: Tensor, first: int) -> Tokens:
+        """The blocks from ``first`` on; what stands before it may be a level itself."""
+        levels = [features] if first - 1 in self._taps else []
+        for index, block in enumerate(self.blocks[first:], start=first):
             features = block(features)
             if index in self._taps:
                 levels.append(features)

@@ -39,6 +39,7 @@ def build_trunk(settings: ModelSettings, backbone_weights: str | Path | None = "
         backbone_weights,
         attention_block=ATTENTIVE_BLOCK if settings.saliency == "attentiveness" else None,
         layer4_blocks=settings.backbone.layer4_blocks,
+        trained_blocks=settings.backbone.trained_blocks,
     )
     if settings.input_size % backbone.size_multiple or settings.input_size < 2 * backbone.stride:
         raise ValueError(
