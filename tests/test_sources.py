@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from salvit.cli.train import _roots
+from salvit.cli.train import roots_of
 from salvit.data.creatures import KEYPOINTS, write_creatures
 from salvit.data.episodes import EpisodePool, EpisodeSettings
 from salvit.recipes import read_recipe
@@ -160,9 +160,9 @@ def test_a_mixed_run_goes_on_exactly(ground, recipe, problems):
 
 def test_roots_are_given_by_name_or_to_the_first_set(recipe, ground, tmp_path):
     names = ["creatures", "coco"]
-    assert {k: str(v) for k, v in _roots(["a/b=c", "coco=d"], names).items()} == {"creatures": "a/b=c", "coco": "d"}
+    assert {k: str(v) for k, v in roots_of(["a/b=c", "coco=d"], names).items()} == {"creatures": "a/b=c", "coco": "d"}
     with pytest.raises(ValueError, match="has a folder already"):
-        _roots(["a", "b"], names)
+        roots_of(["a", "b"], names)
     with pytest.raises(ValueError, match="--root coco=DIR"):
         open_problems(recipe, {"creatures": ground / "creatures"})
     with pytest.raises(ValueError, match="has no such data set; it has creatures, coco"):
