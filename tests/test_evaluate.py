@@ -95,8 +95,8 @@ def test_both_ways_learn_and_look_mirrored_as_detection_does(listed, match, tmp_
     from salvit.flip import learn_both_ways, lone_sides, look_mirrored, merge
 
     encoded = encode_list(match, listed, track=track)
-    mirrored = encode_mirrored(match, listed, supports_only=False, track=track)
-    predict_list(match, listed, encoded, ABOUT, tmp_path / "both.jsonl", mirrored=mirrored, flip=True, track=track)
+    mirrored = encode_mirrored(match, listed, "both", track=track)
+    predict_list(match, listed, encoded, ABOUT, tmp_path / "both.jsonl", ways="both", mirrored=mirrored, track=track)
     made = read_predictions(tmp_path / "both.jsonl")
     episode, kept, asked = learn_episode(match, listed, 0, encoded, mirrored)
     assert kept.pairs and set(kept.pairs) <= set(listed.problem.split.pairs)
@@ -117,27 +117,29 @@ def test_both_ways_learn_and_look_mirrored_as_detection_does(listed, match, tmp_
 
 def test_mirrored_supports_alone_need_no_mirrored_queries(listed, match, tmp_path):
     encoded = encode_list(match, listed, track=track)
-    supports = encode_mirrored(match, listed, supports_only=True, track=track)
+    supports = encode_mirrored(match, listed, "supports", track=track)
     assert {record for record, _ in supports.rows} == {
         view.record.id for index in range(len(listed)) for view in listed.draw(index).supports
     }
     one_way, both = (learn_episode(match, listed, 0, encoded, ways)[1] for ways in (None, supports))
     assert not np.allclose(one_way.vectors, both.vectors)
-    predict_list(match, listed, encoded, ABOUT, tmp_path / "supports.jsonl", mirrored=supports, track=track)
+    predict_list(
+        match, listed, encoded, ABOUT, tmp_path / "supports.jsonl", ways="supports", mirrored=supports, track=track
+    )
     episode, pack, asked = learn_episode(match, listed, 0, encoded, supports)
     stated = read_predictions(tmp_path / "supports.jsonl").rows[0, episode.queries[0].record.id]["points"]
     found = match.locate(pack, asked)
     order = [found.names.index(name) for name in episode.names]
     assert np.allclose(stated, found.points[0, order], atol=1e-3)
     with pytest.raises(ValueError, match="every picture of the list mirrored"):
-        predict_list(match, listed, encoded, ABOUT, tmp_path / "x.jsonl", mirrored=supports, flip=True, track=track)
+        predict_list(match, listed, encoded, ABOUT, tmp_path / "x.jsonl", ways="both", mirrored=supports, track=track)
 
 
 def test_a_data_set_without_pairs_is_not_mirrored(listed, match):
     split = dataclasses.replace(listed.problem.split, pairs=())
     unsided = dataclasses.replace(listed, problem=dataclasses.replace(listed.problem, split=split))
     with pytest.raises(ValueError, match="creatures states no left/right pairs"):
-        encode_mirrored(match, unsided, supports_only=True, track=track)
+        encode_mirrored(match, unsided, "supports", track=track)
 
 
 def test_scoring_twice_gives_the_same_bytes(listed, predicted, tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,8 @@ from salvit.types import Detector, Encoded, FittedImage, Record
 
 SaliencyOf = Callable[[Record], npt.NDArray[np.float32]]
 Track = Callable[[Iterable[Any], int, str], Iterable[Any]]
+Ways = Literal["one", "supports", "both"]
+"""Pictures as they are; supports learnt mirrored too; supports and queries mirrored too."""
 EncodeByAll = Callable[[Sequence[FittedImage]], Iterable[Encoded]]
 """Pictures to what each of several detectors makes of them."""
 
@@ -85,15 +87,17 @@ def encode_list(
 def encode_mirrored(
     detector: Detector,
     frozen: FrozenList,
+    ways: Ways,
     *,
-    supports_only: bool,
     saliency_of: SaliencyOf | None = None,
     batch: int = 16,
     track: Track,
-) -> EncodedList:
-    """Encode the views of a list mirrored, those of its supports or all; where no pair is stated that is an error."""
+) -> EncodedList | None:
+    """Encode the views that ``ways`` wants mirrored; None: none. Where no pair is stated that is an error."""
     from salvit.flip import mirror
 
+    if ways == "one":
+        return None
     if not frozen.problem.split.pairs:
         raise ValueError(
             f"{frozen.problem.name} states no left/right pairs: mirrored, its sides would be mixed up; leave out --ways"
@@ -102,7 +106,7 @@ def encode_mirrored(
     def encode(images: Sequence[FittedImage]) -> list[Encoded]:
         return [detector.encode([mirror(image) for image in images])]
 
-    wanted = dict(views_of_list(frozen, supports_only=supports_only))
+    wanted = dict(views_of_list(frozen, supports_only=ways == "supports"))
     return _encode(encode, detector.input_size, wanted, saliency_of, batch, track)[0]
 
 

@@ -12,14 +12,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from salvit.data.augment import View
 from salvit.data.episodes import Episode
 from salvit.data.frozen import FrozenList, list_hash
-from salvit.encoded_lists import EncodedList, SaliencyOf, Track, fit_view, query_keys
+from salvit.encoded_lists import EncodedList, SaliencyOf, Track, Ways, fit_view, query_keys
 from salvit.geometry import fit_square
 from salvit.types import Detector, Encoded, Example, FittedImage, Pack, Prediction
 
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from salvit.transductive import TransductiveSettings, Truth
 
 SCHEMA = "salvit-predictions-1"
-Ways = Literal["one", "supports", "both"]
-"""Pictures as they are; supports learnt mirrored too; supports and queries mirrored too."""
 
 
 def part_of_list(
@@ -79,19 +77,19 @@ def predict_list(
     path: Path,
     *,
     transductive: TransductiveSettings | None = None,
+    ways: Ways = "one",
     mirrored: EncodedList | None = None,
-    flip: bool = False,
     track: Track,
 ) -> None:
     """Write the predictions for every episode of a list; the file appears whole or not at all.
 
     The supports' points and the crop windows are all that a detector is told: nothing of the queries' labels. With
     ``transductive`` the queries of an episode help each other; its oracle and the authors' protocol look at labels, and
-    are there for comparison alone. With ``mirrored`` (:func:`encode_mirrored`) supports are learnt both ways, and with
-    ``flip`` queries are searched both ways too.
+    are there for comparison alone. ``mirrored`` are the views that ``ways`` wants mirrored
+    (:func:`salvit.encoded_lists.encode_mirrored`).
     """
     write_predictions(
-        lambda index: _predict_episode(detector, frozen, index, encoded, transductive, mirrored, flip),
+        lambda index: _predict_episode(detector, frozen, index, encoded, transductive, ways, mirrored),
         len(frozen),
         {"list_hash": frozen.hash, "model": detector.name, **stated_ellipses(detector), **about},
         path,
@@ -189,8 +187,8 @@ def _predict_episode(
     index: int,
     encoded: EncodedList,
     transductive: TransductiveSettings | None,
+    ways: Ways,
     mirrored: EncodedList | None,
-    flip: bool,
 ) -> list[dict[str, Any]]:
     episode, pack, asked = learn_episode(detector, frozen, index, encoded, mirrored)
     if transductive is not None:
@@ -199,12 +197,12 @@ def _predict_episode(
         truth = truth_of(episode, detector.input_size) if transductive.needs_truth else None
         pack = refine_pack(detector, pack, [asked], transductive, truth=truth)
     found = detector.locate(pack, asked)
-    if flip:
+    if ways == "both":
         from salvit.flip import locate_mirrored, merge
 
         keys = query_keys(episode)
         if mirrored is None or not all(mirrored.has(key) for key in keys):
-            raise ValueError("flip needs every picture of the list mirrored: encode_mirrored with supports_only=False")
+            raise ValueError("both ways need every picture of the list mirrored, as encode_mirrored gives them")
         turned = locate_mirrored(detector, pack, mirrored.pick(keys), asked.fits)
         found, _ = merge(found, turned, pack.pairs)
     return rows_of(index, episode, found)

@@ -13,7 +13,7 @@ from typing import Any
 from salvit.checkpoint import load_checkpoint
 from salvit.config import to_mapping
 from salvit.data.frozen import FrozenList
-from salvit.evaluate import Ways
+from salvit.encoded_lists import Ways
 from salvit.model.detector import SalViT
 from salvit.recipes import Recipe
 from salvit.results import hardware

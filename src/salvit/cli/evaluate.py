@@ -9,7 +9,7 @@ import typer
 
 if TYPE_CHECKING:
     from salvit.data.frozen import FrozenList
-    from salvit.evaluate import Ways
+    from salvit.encoded_lists import Ways
     from salvit.transductive import TransductiveSettings
     from salvit.types import Detector
 
@@ -134,20 +134,9 @@ def _predict(
             detector, listed, encoded, about, out, saliency_of=saliency_of, transductive=transductive, track=track
         )
         return
-    mirrored = None
-    if ways != "one":
-        only = ways == "supports"
-        mirrored = encode_mirrored(detector, listed, supports_only=only, saliency_of=saliency_of, track=track)
+    mirrored = encode_mirrored(detector, listed, ways, saliency_of=saliency_of, track=track)
     predict_list(
-        detector,
-        listed,
-        encoded,
-        about,
-        out,
-        transductive=transductive,
-        mirrored=mirrored,
-        flip=ways == "both",
-        track=track,
+        detector, listed, encoded, about, out, transductive=transductive, ways=ways, mirrored=mirrored, track=track
     )
 
 

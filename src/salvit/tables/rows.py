@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from salvit.evaluate import Ways
+from salvit.encoded_lists import Ways
 from salvit.transductive import TransductiveSettings
 
 Metric = Literal["harmonic", "novel", "ne"]

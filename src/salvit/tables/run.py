@@ -228,9 +228,7 @@ class _Evaluation:
         if ask.zoom:
             predict_zoomed(detector, listed, encoded, about, path, transductive=ask.transductive, **shown)  # type: ignore[arg-type]
             return
-        mirrored = None
-        if ask.ways != "one":
-            mirrored = encode_mirrored(detector, listed, supports_only=ask.ways == "supports", **shown)  # type: ignore[arg-type]
+        mirrored = encode_mirrored(detector, listed, ask.ways, **shown)  # type: ignore[arg-type]
         predict_list(
             detector,
             listed,
@@ -238,8 +236,8 @@ class _Evaluation:
             about,
             path,
             transductive=ask.transductive,
+            ways=ask.ways,
             mirrored=mirrored,
-            flip=ask.ways == "both",
             track=self._track,
         )
 
