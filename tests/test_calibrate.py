@@ -21,6 +21,7 @@ from salvit.calibrate import (
     restrict,
     squared_distances,
     tell,
+    with_decoding,
 )
 from salvit.checkpoint import load_checkpoint, own_weights, save_checkpoint
 from salvit.data.creatures import write_creatures
@@ -230,6 +231,17 @@ def test_info_says_whether_a_model_is_calibrated(ground, calibrated_file):
         CliRunner().invoke(app, ["info", str(path)]).stdout for path in (ground / "model.safetensors", calibrated_file)
     )
     assert "calibration: none" in plain and "temperature" in told and "radii" in told
+
+
+def test_another_decoding_is_calibrated_and_kept(ground, calibrated_file):
+    gathered = ground / "gathered.safetensors"
+    done = run(ground, "--out", str(gathered), "--decoding", "gathered")
+    assert done.returncode == 0, done.stderr
+    old, new = load_checkpoint(calibrated_file), load_checkpoint(gathered)
+    assert new.recipe == with_decoding(old.recipe, "gathered") != old.recipe
+    assert " --decoding gathered " in new.command
+    assert new.calibration != old.calibration
+    assert run(ground, "--out", str(ground / "x.safetensors"), "--decoding", "best").returncode == 1
 
 
 def test_a_file_that_is_there_is_not_written_over(ground, calibrated_file):

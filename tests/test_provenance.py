@@ -60,6 +60,8 @@ def test_the_command_of_an_untrained_model_has_no_training(listed):
 def test_pictures_that_are_mirrored_too_are_in_the_command(listed):
     assert " --ways both " in evaluation_command(listed, "match", ways="both")
     assert "--ways" not in evaluation_command(listed, "match")
+    assert " --decoding gathered " in evaluation_command(listed, "lite", decoding="gathered")
+    assert "--decoding" not in evaluation_command(listed, "match")
 
 
 def test_a_part_of_a_list_and_transduction_are_in_the_command(listed):

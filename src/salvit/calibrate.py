@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import cast, get_args
 
 import numpy as np
 import torch
@@ -27,6 +28,7 @@ from salvit.metrics import GAUSSIAN_COVERAGE, expected_calibration_error, presen
 from salvit.model.certainty import Calibration, Evidence, gather_evidence, log_odds, total_covariance
 from salvit.model.detector import SalViT
 from salvit.model.locator import Located, fused_logits
+from salvit.model.settings import Decoding
 from salvit.recipes import Recipe
 
 TEMPERATURES = tuple(2 ** (step / 4) for step in range(-4, 17))
@@ -129,6 +131,16 @@ def restrict(recipe: Recipe, names: Sequence[str]) -> Recipe:
     return replace(recipe, data=kept[0], also=kept[1:])
 
 
+def with_decoding(recipe: Recipe, decoding: str | None) -> Recipe:
+    """The recipe with another way of finding places; None: its own."""
+    if decoding is None:
+        return recipe
+    if decoding not in get_args(Decoding):
+        raise ValueError(f"decoding {decoding!r} is not known; expected {', '.join(get_args(Decoding))}")
+    head = replace(recipe.model.head, decoding=cast("Decoding", decoding))
+    return replace(recipe, model=replace(recipe.model, head=head))
+
+
 def calibrate(
     model: SalViT, sources: Sequence[tuple[EpisodePool, EpisodeSource]], episodes: int, *, track: Track
 ) -> Calibrated:
@@ -166,7 +178,7 @@ def _look(model: SalViT, pool: EpisodePool, source: EpisodeSource, index: int) -
     second = torch.tensor([is_second_half(file_of(record)) for record in drawn.queries])
     found = pairs_of(
         fused_logits(output.scales),
-        model.conclude(output.scales),
+        model.conclude(output.scales, known=known),
         model.input_size,
         known,
         truth=episode.query_points[:, :n],

@@ -32,6 +32,7 @@ __all__ = ["Query", "choose_device", "detect", "examples", "find_images", "learn
 
 if TYPE_CHECKING:
     from salvit.model.detector import SalViT
+    from salvit.model.settings import Decoding
 
 
 def load(name: str | None = None, *, device: str = "auto") -> Detector:
@@ -70,6 +71,17 @@ def load_trained(path: Path, *, device: str = "auto") -> SalViT:
     put_weights(model, saved.weights)
     model.calibration = saved.calibration
     return model.to(choose_device(device)).eval()
+
+
+def decoded_by(detector: Detector, decoding: Decoding | None) -> Detector:
+    """The same detector, its places found in another way (``head.decoding``); None: its own way."""
+    from salvit.model.detector import SalViT
+
+    if decoding is None:
+        return detector
+    if not isinstance(detector, SalViT):
+        raise ValueError(f"decoding is for a trained network; {detector.name} has no scales to decode")
+    return detector.decoded_by(decoding)
 
 
 def choose_device(device: str) -> str:

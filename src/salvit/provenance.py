@@ -15,6 +15,7 @@ from salvit.config import to_mapping
 from salvit.data.frozen import FrozenList
 from salvit.encoded_lists import Ways
 from salvit.model.detector import SalViT
+from salvit.model.settings import Decoding
 from salvit.recipes import Recipe
 from salvit.results import hardware
 from salvit.transductive import TransductiveSettings
@@ -32,7 +33,9 @@ def training_command(recipe: Path, settings: Recipe, given: Collection[str], cha
     return " ".join(["salvit train", f"recipes/{recipe.name}", *roots, f"--out {RUN}", *set_by])
 
 
-def calibration_command(trained: str, checkpoint: Path, roots: Collection[str], episodes: int, out: Path) -> str:
+def calibration_command(
+    trained: str, checkpoint: Path, roots: Collection[str], episodes: int, out: Path, decoding: str | None = None
+) -> str:
     """What trained a checkpoint, then ``salvit calibrate`` of it; empty where the first is not known."""
     if not trained:
         return ""
@@ -43,6 +46,7 @@ def calibration_command(trained: str, checkpoint: Path, roots: Collection[str], 
         f"{RUN}/{checkpoint.name}",
         *given,
         f"--episodes {episodes}",
+        *([f"--decoding {decoding}"] if decoding else []),
         f"--out {RUN}/{out.name}",
     ]
     return f"{trained} && {' '.join(words)}"
@@ -57,8 +61,12 @@ def about_run(
     model: str = "",
     zoom: bool = False,
     ways: Ways = "one",
+    decoding: Decoding | None = None,
 ) -> dict[str, Any]:
-    """What a prediction file says of how it was made; ``model`` is what was loaded, a name or a checkpoint."""
+    """What a prediction file says of how it was made.
+
+    ``model`` is what was loaded, a name or a checkpoint; ``decoding`` how places are found, if not in its own way.
+    """
     values, problem = listed.values, listed.problem
     protocol: dict[str, Any] = {
         "transductive": transductive is not None,
@@ -77,6 +85,8 @@ def about_run(
         protocol |= {"zoom": True}
     if ways != "one":
         protocol |= {"ways": ways}
+    if decoding is not None:
+        protocol |= {"decoding": decoding}
     if listed.occluder is not None:
         protocol |= {"occluder": listed.occluder, "occlusion": listed.probability}
     return {
@@ -86,7 +96,9 @@ def about_run(
         "shots": values["shots"],
         "seed": values["seed"],
         "protocol": protocol,
-        "command": evaluation_command(listed, model or detector.name, finetune, transductive, zoom=zoom, ways=ways),
+        "command": evaluation_command(
+            listed, model or detector.name, finetune, transductive, zoom=zoom, ways=ways, decoding=decoding
+        ),
         "hardware": hardware(),
     }
 
@@ -106,6 +118,7 @@ def evaluation_command(
     *,
     zoom: bool = False,
     ways: Ways = "one",
+    decoding: Decoding | None = None,
 ) -> str:
     """The commands that make the same figures again: train (for a checkpoint that knows how), freeze, evaluate."""
     values = listed.values
@@ -130,6 +143,7 @@ def evaluation_command(
     more |= {"finetune": finetune} if finetune else {}
     if listed.occluder is not None:
         more |= {"occluder": listed.occluder, "occlusion": f"{listed.probability:g}"}
+    more |= {"decoding": decoding} if decoding is not None else {}
     commands.append(evaluate_command(values["data"], values["unseen"], name, more, transductive, zoom=zoom, ways=ways))
     return " && ".join(commands)
 

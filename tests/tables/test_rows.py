@@ -26,6 +26,7 @@ MODEL = Model("salvit-lite0-swift", "animal_pose-lite0-swift")
         ({"finetune": 10}, "m-animal_pose-cow-1shot-finetuned10"),
         ({"zoom": True}, "m-animal_pose-cow-1shot-zoom"),
         ({"ways": "both"}, "m-animal_pose-cow-1shot-bothways"),
+        ({"ways": "both", "decoding": "gathered"}, "m-animal_pose-cow-1shot-bothways-gathered"),
         ({"ways": "supports"}, "m-animal_pose-cow-1shot-mirrored"),
     ],
 )

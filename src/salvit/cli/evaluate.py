@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 import typer
 
 if TYPE_CHECKING:
     from salvit.data.frozen import FrozenList
     from salvit.encoded_lists import Ways
+    from salvit.model.settings import Decoding
     from salvit.transductive import TransductiveSettings
     from salvit.types import Detector
 
@@ -31,6 +32,7 @@ def evaluate(
     transductive: bool = typer.Option(False, "--transductive", help="The queries of an episode help each other."),
     zoom: bool = typer.Option(False, "--zoom", help="Look twice: nearer where the keypoints were found at first."),
     ways: str = typer.Option("one", help="supports: learn them mirrored too; both: look at mirrored queries as well."),
+    decoding: str | None = typer.Option(None, help="Find places by mean, agreed or gathered; else as the model does."),
     assignment: str = typer.Option("soft", help="soft, average, or oracle (the truth selects: an upper bound)."),
     selection: str = typer.Option("score", help="score, or score+similarity."),
     eta: int | None = typer.Option(None, min=0, help="Pseudo labels of each keypoint; else a third of the queries."),
@@ -44,6 +46,7 @@ def evaluate(
     """Predict on a frozen list of episodes, to a file; with --result, score that file too."""
     from salvit.config import from_mapping
     from salvit.formats.targets import check_output
+    from salvit.model.settings import Decoding
     from salvit.transductive import TransductiveSettings
 
     for path in (out, *([result] if result else [])):
@@ -56,10 +59,13 @@ def evaluate(
         raise ValueError(f"--ways {ways}: expected one, supports or both")
     if ways != "one" and (finetune or zoom):
         raise ValueError("--ways goes neither with --finetune nor with --zoom; leave one out")
+    if decoding is not None and decoding not in get_args(Decoding):
+        raise ValueError(f"--decoding {decoding}: expected {', '.join(get_args(Decoding))}")
     chosen = {"assignment": assignment, "selection": selection, "rounds": rounds, "kappa": kappa, "protocol": protocol}
     settings = from_mapping(TransductiveSettings, {**chosen, "eta": eta}) if transductive else None
     listed = open_list(data, root, unseen, frozen, occluder, occlusion, episodes, queries, kind)
-    _predict(listed, model, device, threads, out, finetune, settings, zoom, cast("Ways", ways))
+    found_by = cast("Decoding | None", decoding)
+    _predict(listed, model, device, threads, out, finetune, settings, zoom, cast("Ways", ways), found_by)
     typer.echo(f"predictions: {out}")
     if result is not None:
         _score(out, listed, result)
@@ -104,6 +110,7 @@ def _predict(
     transductive: TransductiveSettings | None,
     zoom: bool,
     ways: Ways,
+    decoding: Decoding | None,
 ) -> None:
     import torch
 
@@ -112,14 +119,14 @@ def _predict(
     from salvit.evaluate import predict_fine_tuned, predict_list
     from salvit.evaluate_zoom import predict_zoomed
     from salvit.model.detector import SalViT
-    from salvit.predict import load
+    from salvit.predict import decoded_by, load
     from salvit.priors import saliency_of_records
     from salvit.provenance import about_run, count_queries
 
     if threads:
         torch.set_num_threads(threads)
-    detector = load(model, device=device)
-    about = about_run(detector, listed, finetune, transductive, model=model, zoom=zoom, ways=ways)
+    detector = decoded_by(load(model, device=device), decoding)
+    about = about_run(detector, listed, finetune, transductive, model=model, zoom=zoom, ways=ways, decoding=decoding)
     saliency_of = saliency_of_records(detector)
     if finetune:
         if not isinstance(detector, SalViT):

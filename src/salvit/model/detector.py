@@ -8,6 +8,7 @@ Letters: B images · K shots · Q queries · N keypoints · D channels · H, W c
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -25,11 +26,12 @@ from salvit.geometry import MEAN_COLOUR, Fit, input_to_grid, is_inside
 from salvit.model.certainty import Calibration, calibrated
 from salvit.model.dynamic import DynamicDescriptor, DynamicLocator
 from salvit.model.encoder import Encoder, EncoderInput, EncoderOutput
+from salvit.model.gathered import decode_gathered
 from salvit.model.locator import Located, Locator, ScaleOutput, decode, decode_agreed
 from salvit.model.modulation import DescriptorNet
 from salvit.model.prototypes import gaussian_pooling, pooling_sigma, prototypes
 from salvit.model.saliency_mask import downscale
-from salvit.model.settings import ModelSettings
+from salvit.model.settings import Decoding, ModelSettings
 from salvit.model.spatial import SpatialDescriptor, SpatialLocator
 from salvit.saliency.attentiveness import attentiveness_map
 from salvit.types import Encoded, Example, FittedImage, Pack, Prediction
@@ -114,7 +116,7 @@ class SalViT(nn.Module):
         """What :meth:`search` says, :meth:`concluded <conclude>`; ``known`` (N,): keypoints that some example has."""
         described = self.descriptor(features, prototypes)
         logits = self.presence(described)
-        if self.settings.head.decoding == "agreed" or self.calibration is not None:
+        if self.settings.head.decoding != "mean" or self.calibration is not None:
             return self.conclude(self.locator(described), logits, known)
         located = self.locator.locate(described, self.input_size)  # only the winning cells matter
         return located if logits is None else replace(located, presence=logits.sigmoid())
@@ -127,17 +129,28 @@ class SalViT(nn.Module):
         self, scales: tuple[ScaleOutput, ...], presence: Tensor | None = None, known: Tensor | None = None
     ) -> Located:
         """Branches of every scale and logits of presence (Q, N) to places, calibrated where the model was."""
-        located = self.decode(scales)
+        located = self.decode(scales, known)
         if presence is not None:
             located = replace(located, presence=presence.sigmoid())
         if self.calibration is None:
             return located
         return calibrated(located, scales, self.calibration, self.input_size, known)
 
-    def decode(self, scales: tuple[ScaleOutput, ...]) -> Located:
-        """Branches of every scale to places."""
-        formula = decode_agreed if self.settings.head.decoding == "agreed" else decode
-        return formula(scales, self.input_size)
+    def decoded_by(self, decoding: Decoding) -> SalViT:
+        """The same weights, places found in another way; calibrated no more, as that was fitted to the old one."""
+        other = copy.copy(self)
+        other.settings = replace(self.settings, head=replace(self.settings.head, decoding=decoding))
+        other.calibration = None
+        return other
+
+    def decode(self, scales: tuple[ScaleOutput, ...], known: Tensor | None = None) -> Located:
+        """Branches of every scale to places; ``known`` (N,): keypoints that some example has, None: all."""
+        match self.settings.head.decoding:
+            case "gathered":
+                return decode_gathered(scales, self.input_size, known)
+            case "agreed":
+                return decode_agreed(scales, self.input_size)
+        return decode(scales, self.input_size)
 
     def forward(
         self,

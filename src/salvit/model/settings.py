@@ -15,7 +15,7 @@ Position = Literal["relative", "bias", "absolute", "none"]
 Morphology = Literal["learned", "fixed", "off"]
 Join = Literal["both", "raw", "vit"]
 HeadKind = Literal["flat", "spatial", "dynamic"]
-Decoding = Literal["mean", "agreed"]
+Decoding = Literal["mean", "agreed", "gathered"]
 Provider = Literal["attentiveness", "rbd", "learned", "spectral_residual", "onnx", "files", "none"]
 
 
@@ -134,7 +134,8 @@ class HeadSettings:
     presence: bool = False
     """Ours, not with ``flat``: a logit that the keypoint is there to be seen, learnt from pairs where it is not."""
     decoding: Decoding = "mean"
-    """``mean`` of the scales' winners (the paper's); ``agreed``: ours, the scales first agree on a place."""
+    """``mean`` of the scales' winners (the paper's); ours: ``agreed``, the scales first agree on a place; ``gathered``,
+    on one that most of the map gathers round (gathered.py)."""
 
     def __post_init__(self) -> None:
         if not self.scales or min(self.scales) < 1:

@@ -37,6 +37,7 @@ def evaluation_of(ask: Ask, model: str = f"{RUN}/best.safetensors") -> str:
         "queries": ask.first_queries if ask.first_queries != ask.queries else None,
         "kind": ask.kind,
         "finetune": ask.finetune or None,
+        "decoding": ask.decoding,
         "occluder": ask.occluder,
         "occlusion": f"{ask.hidden / 100:g}" if ask.occluder else None,
     }

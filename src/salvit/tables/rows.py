@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from salvit.encoded_lists import Ways
+from salvit.model.settings import Decoding
 from salvit.transductive import TransductiveSettings
 
 Metric = Literal["harmonic", "novel", "ne"]
@@ -70,6 +71,8 @@ class Ask:
     """Look twice, nearer where the keypoints were found at first."""
     ways: Ways = "one"
     """Supports, or supports and queries, mirrored too."""
+    decoding: Decoding | None = None
+    """How places are found, where that is not the model's own way."""
     seed: int = 0
 
     @property
@@ -101,6 +104,8 @@ class Ask:
             parts.append("zoom")
         if self.ways != "one":
             parts.append({"supports": "mirrored", "both": "bothways"}[self.ways])
+        if self.decoding is not None:
+            parts.append(self.decoding)
         return "-".join(parts)
 
 

@@ -20,7 +20,7 @@ from salvit.encoded_lists import EncodedList, Track, encode_list, encode_mirrore
 from salvit.evaluate import part_of_list, predict_fine_tuned, predict_list, read_predictions
 from salvit.evaluate_zoom import predict_zoomed
 from salvit.model.detector import SalViT
-from salvit.predict import load
+from salvit.predict import decoded_by, load
 from salvit.priors import saliency_of_records
 from salvit.provenance import about_run, training_command
 from salvit.recipes import Recipe, read_recipe
@@ -198,7 +198,14 @@ class _Evaluation:
         """Predict to a file, score it."""
         listed = self._listed(ask)
         about = about_run(
-            self._detector, listed, ask.finetune, ask.transductive, model=self._loaded, zoom=ask.zoom, ways=ask.ways
+            self._detector,
+            listed,
+            ask.finetune,
+            ask.transductive,
+            model=self._loaded,
+            zoom=ask.zoom,
+            ways=ask.ways,
+            decoding=ask.decoding,
         )
         about |= {"model": self._job.model.name + ("+T" if ask.transductive is not None else ""), "paper": paper}
         if self._job.recipe is not None:
@@ -212,7 +219,8 @@ class _Evaluation:
         return make_result(made.about, score(compare(made, listed)), listed.hash)
 
     def _predict(self, ask: Ask, listed: FrozenList, about: dict[str, Any], path: Path) -> None:
-        detector, shown = self._detector, {"saliency_of": self._saliency_of, "track": self._track}
+        detector = decoded_by(self._detector, ask.decoding)
+        shown = {"saliency_of": self._saliency_of, "track": self._track}
         if ask.finetune:
             if not isinstance(detector, SalViT):
                 raise ValueError(f"{detector.name} has no weights of its own to fine-tune")
