@@ -22,6 +22,7 @@ from salvit.calibrate import (
     squared_distances,
     tell,
     with_decoding,
+    with_raw_gain,
 )
 from salvit.checkpoint import load_checkpoint, own_weights, save_checkpoint
 from salvit.data.creatures import write_creatures
@@ -242,6 +243,16 @@ def test_another_decoding_is_calibrated_and_kept(ground, calibrated_file):
     assert " --decoding gathered " in new.command
     assert new.calibration != old.calibration
     assert run(ground, "--out", str(ground / "x.safetensors"), "--decoding", "best").returncode == 1
+
+
+def test_more_trust_in_raw_tokens_changes_their_gain_alone():
+    weights = {"descriptor.gain": torch.tensor([2.0, 3.0]), "descriptor.bias": torch.ones(2)}
+    more = with_raw_gain(weights, 1.5)
+    assert more["descriptor.gain"].tolist() == [3.0, 4.5] and weights["descriptor.gain"].tolist() == [2.0, 3.0]
+    assert more["descriptor.bias"] is weights["descriptor.bias"]
+    assert with_raw_gain(weights, 1) is weights
+    with pytest.raises(ValueError, match="keeps_raw"):
+        with_raw_gain({"descriptor.bias": torch.ones(2)}, 1.5)
 
 
 def test_a_file_that_is_there_is_not_written_over(ground, calibrated_file):

@@ -35,6 +35,7 @@ TEMPERATURES = tuple(2 ** (step / 4) for step in range(-4, 17))
 """Temperatures of the fused map that are tried: 0.5 to 16, a quarter of an octave apart."""
 CORRECT = 0.1
 """A point is right within this share of the longer side of the object's box."""
+_GAIN = "descriptor.gain"
 _SMALLEST = 1e-4
 """A weight below this is 0."""
 
@@ -139,6 +140,15 @@ def with_decoding(recipe: Recipe, decoding: str | None) -> Recipe:
         raise ValueError(f"decoding {decoding!r} is not known; expected {', '.join(get_args(Decoding))}")
     head = replace(recipe.model.head, decoding=cast("Decoding", decoding))
     return replace(recipe, model=replace(recipe.model, head=head))
+
+
+def with_raw_gain(weights: dict[str, Tensor], factor: float) -> dict[str, Tensor]:
+    """The weights of a model in which the similarity of raw tokens counts so many times as much."""
+    if factor == 1:
+        return weights
+    if _GAIN not in weights:
+        raise ValueError("this model compares no raw tokens (encoder.keeps_raw); leave out --raw")
+    return {**weights, _GAIN: weights[_GAIN] * factor}
 
 
 def calibrate(

@@ -34,7 +34,13 @@ def training_command(recipe: Path, settings: Recipe, given: Collection[str], cha
 
 
 def calibration_command(
-    trained: str, checkpoint: Path, roots: Collection[str], episodes: int, out: Path, decoding: str | None = None
+    trained: str,
+    checkpoint: Path,
+    roots: Collection[str],
+    episodes: int,
+    out: Path,
+    decoding: str | None = None,
+    raw: float = 1.0,
 ) -> str:
     """What trained a checkpoint, then ``salvit calibrate`` of it; empty where the first is not known."""
     if not trained:
@@ -47,6 +53,7 @@ def calibration_command(
         *given,
         f"--episodes {episodes}",
         *([f"--decoding {decoding}"] if decoding else []),
+        *([f"--raw {raw:g}"] if raw != 1 else []),
         f"--out {RUN}/{out.name}",
     ]
     return f"{trained} && {' '.join(words)}"

@@ -15,6 +15,7 @@ def calibrate(
     out: Path = typer.Option(..., help="The calibrated model (.safetensors); a reliability plot (.png) is put beside."),
     episodes: int = typer.Option(150, min=1, help="Dev episodes of each data set and kind of keypoints."),
     decoding: str | None = typer.Option(None, help="Find places by mean, agreed or gathered from now on."),
+    raw: float = typer.Option(1.0, min=0, help="Let raw tokens' similarity count so many times as much as learnt."),
     overwrite: bool = typer.Option(False, "--overwrite", help="Write over a file that is there."),
     device: str = typer.Option("auto", help="auto, cpu, cuda or mps."),
     threads: int = typer.Option(0, min=0, help="Threads; 0: as many as the machine has."),
@@ -22,7 +23,8 @@ def calibrate(
     """Fit what a model says of its own certainty to dev images, and write a new model that says it.
 
     Covariances, scores and presence then mean what they say; points stay where they were, unless --decoding asks for
-    another way to find them. Report species are refused.
+    another way to find them, or --raw for more trust in what needs no learning: safer far from the training's pictures.
+    Report species are refused.
     """
     plot = out.with_suffix(".png")
     if out.suffix != ".safetensors":
@@ -33,9 +35,9 @@ def calibrate(
     from rich.console import Console
 
     from salvit.calibrate import calibrate as fit
-    from salvit.calibrate import dev_sources, restrict, with_decoding
+    from salvit.calibrate import dev_sources, restrict, with_decoding, with_raw_gain
     from salvit.calibration_report import draw_reliability, table_of
-    from salvit.checkpoint import load_checkpoint, save_checkpoint
+    from salvit.checkpoint import load_checkpoint, put_weights, save_checkpoint
     from salvit.cli.progress import track
     from salvit.cli.train import roots_of
     from salvit.predict import load_trained
@@ -49,12 +51,14 @@ def calibrate(
     checked = with_decoding(saved.recipe, decoding)
     roots = roots_of(root, [data.name for data in saved.recipe.datasets])
     recipe = restrict(checked, list(roots))
+    weights = with_raw_gain(saved.weights, raw)
     model = load_trained(checkpoint, device=device).decoded_by(checked.model.head.decoding)
+    put_weights(model, weights)
     saliency_of = saliency_of_records(model, for_training=True)  # cached views are those of the training
     sources = dev_sources(recipe, open_problems(recipe, roots), model, saliency_of, track)
     result = fit(model, sources, episodes, track=track)
-    command = calibration_command(saved.command, checkpoint, roots, episodes, out, decoding)
-    save_checkpoint(out, checked, saved.weights, {}, saved.state, command=command, calibration=result.calibration)
+    command = calibration_command(saved.command, checkpoint, roots, episodes, out, decoding, raw)
+    save_checkpoint(out, checked, weights, {}, saved.state, command=command, calibration=result.calibration)
     draw_reliability(result, plot)
     console = Console()
     console.print(table_of(result))

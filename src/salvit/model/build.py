@@ -67,6 +67,7 @@ def build_head(
             head.scales,
             head.latent,
             compared=encoder.compared,
+            raw_gain=head.raw_gain,
         )
         return dynamic, DynamicLocator(head.scales, head.latent, has_presence=head.presence)
     flat = DescriptorNet(

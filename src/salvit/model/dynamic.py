@@ -20,9 +20,6 @@ from torch import Tensor, nn
 from salvit.model.locator import Located, ScaleOutput, decode, grid_target
 from salvit.model.resampling import at_cells
 
-FIRST_GAIN = 10.0
-"""A similarity of 1 counts so much in the logits before anything is learnt."""
-
 
 @dataclass(frozen=True, slots=True)
 class _Weights:
@@ -53,6 +50,7 @@ class DynamicDescriptor(nn.Module):
         latent: int,
         *,
         compared: int = 0,
+        raw_gain: float = 10.0,
     ) -> None:
         super().__init__()
         self.sizes, self.outputs, self.compared = scales, 3 + 2 * latent, compared
@@ -63,7 +61,7 @@ class DynamicDescriptor(nn.Module):
         reads = len(scales) * self.outputs * channels + 2 * channels
         self.generate = nn.Sequential(nn.Linear(channels_in, 2 * channels), nn.ReLU(), nn.Linear(2 * channels, reads))
         self.bias = nn.Parameter(torch.zeros(len(scales), self.outputs))
-        self.gain = nn.Parameter(torch.full((len(scales),), FIRST_GAIN)) if compared else None
+        self.gain = nn.Parameter(torch.full((len(scales),), raw_gain)) if compared else None
         self.channels = channels
 
     def forward(self, features: Tensor, prototypes: Tensor, wanted: Tensor | None = None) -> Tensor:

@@ -133,6 +133,8 @@ class HeadSettings:
     """d_v: columns of the latent covariance."""
     presence: bool = False
     """Ours, not with ``flat``: a logit that the keypoint is there to be seen, learnt from pairs where it is not."""
+    raw_gain: float = 10.0
+    """Ours, with ``encoder.keeps_raw``: so much does a similarity of 1 count before anything is learnt."""
     decoding: Decoding = "mean"
     """``mean`` of the scales' winners (the paper's); ours: ``agreed``, the scales first agree on a place; ``gathered``,
     on one that most of the map gathers round (gathered.py)."""
@@ -142,6 +144,8 @@ class HeadSettings:
             raise ValueError(f"head.scales must be one or more positive sizes, got {self.scales}")
         if self.presence and self.kind == "flat":
             raise ValueError("head.presence needs head.kind = 'spatial' or 'dynamic'")
+        if self.raw_gain <= 0:
+            raise ValueError(f"head.raw_gain must be above 0, got {self.raw_gain}")
         if self.latent < 2:
             raise ValueError(f"head.latent must be at least 2, or a precision matrix has no inverse; got {self.latent}")
 
