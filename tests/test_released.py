@@ -47,11 +47,12 @@ def checkpoint(tmp_path):
     return path
 
 
-def test_without_a_released_file_match_is_the_default_and_the_name_says_so(folder):
-    assert DEFAULT == "match" and usable_models() == [] and released_path("lite") is None
-    with pytest.raises(FileNotFoundError, match="'lite' did not come with this installation"):
-        load("lite", device="cpu")
-    assert load(device="cpu").name == "match:lite0"
+def test_without_a_released_file_the_error_says_so(folder):
+    assert DEFAULT == "lite" and usable_models() == [] and released_path("lite") is None
+    for name in ("lite", None):
+        with pytest.raises(FileNotFoundError, match="'lite' did not come with this installation"):
+            load(name, device="cpu")
+    assert load("match", device="cpu").name == "match:lite0"
 
 
 def test_a_release_is_half_precision_own_weights_and_says_what_it_was_made_from(folder, checkpoint):
@@ -81,14 +82,14 @@ def test_a_released_model_is_the_checkpoint_rounded_to_half_precision_in_full_pr
         assert b.dtype == a.dtype and torch.equal(b, expected), name
 
 
-def test_everything_then_takes_it_by_name_and_match_stays_the_default(folder, checkpoint, marked_folder, tmp_path):
+def test_everything_then_takes_it_by_name_and_where_none_is_named(folder, checkpoint, marked_folder, tmp_path):
     from salvit.projects import Project
     from salvit.web.models import present_models
 
     release(checkpoint, "lite")
-    assert load(device="cpu").name.startswith("match") and load("lite", device="cpu").name == "lite"
+    assert load(device="cpu").name == load("lite", device="cpu").name == "lite"
     assert present_models([])[0] == {"name": "lite", "title": "salvit lite: trained, on lite0", "kind": "released"}
-    assert Project(tmp_path / "project").settings()["model"] == "match"
+    assert Project(tmp_path / "project").settings()["model"] == "lite"
     pack, query = tmp_path / "pack.safetensors", str(marked_folder / "queries" / "1.png")
     words = ["learn", "--model", "lite", "--support", str(marked_folder / "support.json"), "--out", str(pack)]
     assert CliRunner().invoke(app, words).exit_code == 0

@@ -40,7 +40,7 @@ def load(name: str | None = None, *, device: str = "auto") -> Detector:
 
     Args:
         name: ``lite`` or ``dino`` (trained, released with salvit), ``match`` (nearest features of lite0),
-            ``match:BACKBONE``, or a file that ``salvit train`` wrote; None: ``match``.
+            ``match:BACKBONE``, or a file that ``salvit train`` wrote; None: ``lite``.
         device: ``auto``, ``cpu``, ``cuda``, ``cuda:1``, ``mps``.
     """
     from salvit.backbones import build_backbone

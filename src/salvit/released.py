@@ -41,9 +41,8 @@ def usable_models() -> list[str]:
     return [name for name in NAMES if released_path(name) is not None and weights_path(BACKBONES[name]) is not None]
 
 
-DEFAULT = "match"
-"""What is used where no model is named. ``lite`` is better on animals that look like those it learnt from, but worse on
-everything else (docs/models/lite.md), and nothing is known of a stranger's first picture."""
+DEFAULT = "lite"
+"""What is used where no model is named."""
 
 
 def load_released(name: str, *, device: str = "auto") -> SalViT:
