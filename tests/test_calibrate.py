@@ -55,7 +55,7 @@ def drawn_pairs(seed, count=20000, temperature=2.0):
         logits,
         Located(points, flat.softmax(-1).amax(-1), torch.eye(2).expand(count, 1, 2, 2)),
         INPUT,
-        torch.tensor([True]),
+        torch.tensor([1]),
         truth=truth,
         is_there=there,
         sizes=torch.full((count,), 60.0),
@@ -63,7 +63,7 @@ def drawn_pairs(seed, count=20000, temperature=2.0):
         presence=own,
     )
     return replace(found, **{name: getattr(found, name).double() for name in ("moments", "near", "extent", "cells",
-                   "scores", "presence", "errors")})  # fmt: skip
+                   "scores", "presence", "errors", "shots")})  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -132,23 +132,36 @@ def test_a_prediction_is_told_as_the_pairs_were(fitted):
         for s in (2, 4)
     )
     located = Located(80 * torch.rand(3, 4, 2), torch.rand(3, 4), torch.eye(2).expand(3, 4, 2, 2).clone())
-    known, own = torch.tensor([True, False, True, True]), torch.randn(3, 4)
+    shots, own = torch.tensor([1, 0, 5, 2]), torch.randn(3, 4)
+    known, shrinking = shots > 0, replace(fitted, shots=0.3)
     pairs = pairs_of(
         fused_logits(scales),
         located,
         80,
-        known,
+        shots,
         truth=torch.zeros(3, 4, 2),
         is_there=torch.ones(3, 4, dtype=torch.bool),
         sizes=torch.full((3,), 60.0),
         is_second=torch.zeros(3, dtype=torch.bool),
         presence=own,
     )
-    told = tell(pairs, fitted)
-    said = calibrated(replace(located, presence=own.sigmoid()), scales, fitted, 80, known)
+    told = tell(pairs, shrinking)
+    said = calibrated(replace(located, presence=own.sigmoid()), scales, shrinking, 80, shots)
     torch.testing.assert_close(told.covariances, said.covariances[:, known].flatten(0, 1))
     torch.testing.assert_close(told.scores, said.scores[:, known].flatten())
     torch.testing.assert_close(told.presence, said.presence[:, known].flatten())
+
+
+def test_ellipses_shrink_as_errors_do_with_the_number_of_examples():
+    pairs = drawn_pairs(0)
+    shots = 1.0 + torch.arange(len(pairs.errors)) % 5
+    fewer_errors = replace(pairs, errors=pairs.errors * shots[:, None] ** -0.25, shots=shots.double())
+    calibration = fit(fewer_errors)
+    assert calibration.shots == pytest.approx(0.5, abs=0.05)  # variances, so twice the power of the errors
+    distance = squared_distances(fewer_errors.errors, tell(fewer_errors, calibration).covariances).sqrt()
+    for count in (1, 5):
+        rows = (shots == count) & pairs.is_there
+        assert float((distance[rows] <= 2).double().mean()) == pytest.approx(0.865, abs=0.02)
 
 
 RECIPE = """

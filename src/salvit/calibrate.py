@@ -10,11 +10,13 @@ Letters: R pairs of a query and a keypoint that some support has · T temperatur
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import cast, get_args
 
 import numpy as np
+import scipy.optimize
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -25,11 +27,12 @@ from salvit.data.splits import Kind, Problem, file_of
 from salvit.episode_tensors import CachedEpisodes, EpisodeSource, FreshEpisodes
 from salvit.features import SaliencyOf, Track, ViewSettings, open_cache
 from salvit.metrics import GAUSSIAN_COVERAGE, expected_calibration_error, presence_auroc
-from salvit.model.certainty import Calibration, Evidence, gather_evidence, log_odds, total_covariance
+from salvit.model.certainty import Calibration, Evidence, gather_evidence, log_odds, shrinkage, total_covariance
 from salvit.model.detector import SalViT
 from salvit.model.locator import Located, fused_logits
 from salvit.model.settings import Decoding
 from salvit.recipes import Recipe
+from salvit.types import FloatArray
 
 TEMPERATURES = tuple(2 ** (step / 4) for step in range(-4, 17))
 """Temperatures of the fused map that are tried: 0.5 to 16, a quarter of an octave apart."""
@@ -62,6 +65,8 @@ class DevPairs:
     """(R,) bool: within ``CORRECT`` of the object's size; means nothing where the keypoint is not there."""
     is_there: Tensor
     """(R,) bool: the query shows the keypoint."""
+    shots: Tensor
+    """(R,) how many supports have the keypoint."""
     is_second: Tensor
     """(R,) bool: the picture is in the second half."""
 
@@ -183,18 +188,18 @@ def _look(model: SalViT, pool: EpisodePool, source: EpisodeSource, index: int) -
     episode = source.load(index)
     drawn = pool.draw_records(np.random.default_rng(np.random.SeedSequence([pool.seed, index])))
     n = episode.num_real
-    known = episode.support_mask[:, :n].any(0)  # (N,)
+    shots = episode.support_mask[:, :n].sum(0)  # (N,)
     output = model(episode.support, episode.support_points[:, :n], episode.support_mask[:, :n], episode.query)
     second = torch.tensor([is_second_half(file_of(record)) for record in drawn.queries])
     found = pairs_of(
         fused_logits(output.scales),
-        model.conclude(output.scales, known=known),
+        model.conclude(output.scales, shots=shots),
         model.input_size,
-        known,
+        shots,
         truth=episode.query_points[:, :n],
         is_there=episode.valid[:, :n],
         sizes=episode.box_sides,
-        is_second=second.to(known.device),
+        is_second=second.to(shots.device),
         presence=output.presence,
     )
     columns = [getattr(found, field.name).cpu() for field in fields(found)]
@@ -205,7 +210,7 @@ def pairs_of(
     logits: Tensor,
     located: Located,
     input_size: int,
-    known: Tensor,
+    shots: Tensor,
     *,
     truth: Tensor,
     is_there: Tensor,
@@ -219,14 +224,14 @@ def pairs_of(
         logits: The fused map (Q, N, s, s) at temperature 1.
         located: What was predicted.
         input_size: l0.
-        known: (N,).
+        shots: (N,) how many supports have each keypoint.
         truth: (Q, N, 2) in the input.
         is_there: (Q, N).
         sizes: (Q,) longer side of each object's box, in the input.
         is_second: (Q,).
         presence: (Q, N) logits, where the model has them.
     """
-    points = located.points_input
+    points, known = located.points_input, shots > 0
     told = [gather_evidence(logits / temperature, points, input_size, known) for temperature in TEMPERATURES]
     errors = truth - points
     each = (
@@ -239,6 +244,7 @@ def pairs_of(
         errors,
         errors.norm(dim=-1) <= CORRECT * sizes[:, None],
         is_there,
+        shots.to(errors).expand_as(is_there),
         is_second[:, None].expand_as(is_there),
     )
     return DevPairs(*(value[:, known].flatten(0, 1) for value in each))
@@ -256,8 +262,8 @@ def fit(pairs: DevPairs, fitted_on: str = "") -> Calibration:
     mixture of near misses and far ones, so 1 and 3 σ of one covariance cannot be right as well: they get radii.
     """
     seen = pairs.where(pairs.is_there)
-    best, spread, cell = _fit_covariance(seen)
-    covariances = total_covariance(seen.moments[:, best], seen.cells, spread, cell)
+    best, spread, cell, shots = _fit_covariance(seen)
+    covariances = total_covariance(seen.moments[:, best], seen.cells, spread, cell, shrinkage(seen.shots, shots))
     distance = squared_distances(seen.errors, covariances).sqrt()
     shares = torch.tensor(list(GAUSSIAN_COVERAGE.values()), dtype=distance.dtype)
     radii = torch.quantile(distance, shares).tolist()
@@ -272,6 +278,7 @@ def fit(pairs: DevPairs, fitted_on: str = "") -> Calibration:
         radii=(round(radii[0] / scale, 4), 2.0, round(radii[2] / scale, 4)),
         right=(right[0], right[1], right[2]),
         presence=(presence[0], presence[1], presence[2], presence[3] if own else 0.0),
+        shots=round(shots, 6),
         fitted_on=fitted_on,
     )
 
@@ -282,7 +289,13 @@ def tell(pairs: DevPairs, calibration: Calibration) -> Told:
     evidence = Evidence(pairs.moments[:, number], pairs.near[:, number], pairs.extent[:, number])
     presence = log_odds(calibration.presence[:3], evidence) + calibration.presence[3] * pairs.presence
     return Told(
-        total_covariance(evidence.moments, pairs.cells, calibration.spread, calibration.cell),
+        total_covariance(
+            evidence.moments,
+            pairs.cells,
+            calibration.spread,
+            calibration.cell,
+            shrinkage(pairs.shots, calibration.shots),
+        ),
         torch.tensor(calibration.radii, dtype=pairs.errors.dtype).expand(len(pairs.errors), 3),
         log_odds(calibration.right, evidence).sigmoid(),
         presence.sigmoid(),
@@ -328,20 +341,23 @@ def gaussian_nll(errors: Tensor, covariances: Tensor) -> Tensor:
     return 0.5 * squared_distances(errors, covariances) + 0.5 * covariances.det().log() + float(np.log(2 * np.pi))
 
 
-def _fit_covariance(pairs: DevPairs) -> tuple[int, float, float]:
-    """The number of the temperature, and the weights of moments and cell in Σ, that have the least mean NLL."""
+def _fit_covariance(pairs: DevPairs) -> tuple[int, float, float, float]:
+    """The number of the temperature, weights of moments and cell in Σ, and power of shots, of the least mean NLL."""
     found = []
-    logarithms = torch.tensor([0.0, -2.0], dtype=pairs.errors.dtype)
+    start = torch.tensor([0.0, -2.0, 0.0], dtype=pairs.errors.dtype)
     for number in range(len(TEMPERATURES)):
         moments = pairs.moments[:, number]
 
         def loss(values: Tensor, moments: Tensor = moments) -> Tensor:
-            return gaussian_nll(pairs.errors, total_covariance(moments, pairs.cells, *values.exp())).mean()
+            factor = shrinkage(pairs.shots, values[2])
+            covariances = total_covariance(moments, pairs.cells, values[0].exp(), values[1].exp(), factor)
+            return gaussian_nll(pairs.errors, covariances).mean()
 
-        logarithms = _minimise(loss, logarithms.clamp(min=-8.0))  # from those of the temperature before
-        found.append((float(loss(logarithms)), number, logarithms.exp().tolist()))
-    _, best, (spread, cell) = min(found)
-    return best, spread, cell if cell >= _SMALLEST else 0.0
+        start = _minimise(loss, start, bound=8.0)  # from those of the temperature before
+        found.append((float(loss(start)), number, start.tolist()))
+    _, best, (spread, cell, shots) = min(found)
+    weights = math.exp(spread), math.exp(cell)
+    return best, weights[0], weights[1] if weights[1] >= _SMALLEST else 0.0, shots
 
 
 def _features(pairs: DevPairs, number: int) -> Tensor:
@@ -362,19 +378,18 @@ def _fit_logistic(features: Tensor, labels: Tensor) -> list[float]:
     return [round(value, 6) for value in (float(best[0] - (weights * mean).sum()), *weights.tolist())]
 
 
-def _minimise(loss: Callable[[Tensor], Tensor], start: Tensor) -> Tensor:
-    """The least of a smooth function of a few numbers."""
-    values = start.clone().requires_grad_(True)
-    optimizer = torch.optim.LBFGS([values], max_iter=60, line_search_fn="strong_wolfe")
+def _minimise(loss: Callable[[Tensor], Tensor], start: Tensor, bound: float | None = None) -> Tensor:
+    """The least of a smooth function of a few numbers, none of them further from 0 than ``bound``."""
 
-    def closure() -> Tensor:
-        optimizer.zero_grad()
+    def value_and_slope(numbers: FloatArray) -> tuple[float, FloatArray]:
+        values = torch.tensor(numbers, dtype=start.dtype, requires_grad=True)
         value = loss(values)
-        value.backward()
-        return value
+        (slope,) = torch.autograd.grad(value, values)
+        return float(value.detach()), slope.double().numpy()
 
-    optimizer.step(closure)
-    return values.detach()
+    limits = None if bound is None else [(-bound, bound)] * len(start)
+    found = scipy.optimize.minimize(value_and_slope, start.numpy(), jac=True, method="L-BFGS-B", bounds=limits)
+    return torch.tensor(found.x, dtype=start.dtype)
 
 
 def _joined(parts: Sequence[tuple[Told, Tensor]]) -> Told:

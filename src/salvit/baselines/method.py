@@ -65,9 +65,9 @@ class Method(SalViT, ABC):
     def search(self, prototypes: Tensor, features: Tensor, wanted: Tensor | None = None) -> tuple[ScaleOutput, ...]:
         """Prototypes c (N, D), features (Q, D, H, W) -> scales for (Q, N), or for (1, P) of ``wanted`` (Q, N)."""
 
-    def find(self, prototypes: Tensor, features: Tensor, known: Tensor | None = None) -> Located:
+    def find(self, prototypes: Tensor, features: Tensor, shots: Tensor | None = None) -> Located:
         """What :meth:`search` says, decoded, and calibrated where the method was."""
-        return self.conclude(self.search(prototypes, features), known=known)
+        return self.conclude(self.search(prototypes, features), shots=shots)
 
     def answer(
         self, kept: Tensor, asked: Tensor, wanted: Tensor | None, marked: tuple[Tensor, Tensor, Tensor]

@@ -41,6 +41,8 @@ class Calibration:
     presence: tuple[float, float, float, float]
     """Log-odds that the keypoint is there to be seen: as ``right``, and the weight of the model's own logit, 0 where it
     has none."""
+    shots: float = 0.0
+    """Σ shrinks by this power of the number of examples that have the keypoint: more of them, better known."""
     fitted_on: str = ""
     """Which data, how many episodes and pictures, in words."""
 
@@ -71,7 +73,7 @@ def calibrated(
     scales: tuple[ScaleOutput, ...],
     calibration: Calibration,
     input_size: int,
-    known: Tensor | None = None,
+    shots: Tensor | None = None,
 ) -> Located:
     """The same points with a covariance, a score and a presence that mean what they say.
 
@@ -80,8 +82,11 @@ def calibrated(
         scales: Branches of every scale.
         calibration: Fitted on dev.
         input_size: l0.
-        known: (N,) keypoints that some example has; the others do not tell the object's size. None: all.
+        shots: (N,) how many examples have each keypoint; those that none has do not tell the object's size. None: one
+            each.
     """
+    known = None if shots is None else shots > 0
+    examples = torch.ones(()).to(located.scores) if shots is None else shots.to(located.scores)
     evidence = gather_evidence(fused_logits(scales) / calibration.temperature, located.points_input, input_size, known)
     presence = log_odds(calibration.presence[:3], evidence)
     if located.presence is not None:
@@ -89,7 +94,13 @@ def calibrated(
     return replace(
         located,
         scores=log_odds(calibration.right, evidence).sigmoid(),
-        covariances=total_covariance(evidence.moments, located.covariances, calibration.spread, calibration.cell),
+        covariances=total_covariance(
+            evidence.moments,
+            located.covariances,
+            calibration.spread,
+            calibration.cell,
+            shrinkage(examples, calibration.shots),
+        ),
         presence=presence.sigmoid(),
     )
 
@@ -147,9 +158,17 @@ def object_extent(means: Tensor, moments: Tensor, points_input: Tensor, known: T
     return (own + between).mean(1).sqrt()
 
 
-def total_covariance(moments: Tensor, cell: Tensor, spread: float | Tensor, weight: float | Tensor) -> Tensor:
-    """Σ = a · M + b · Σ_cell (ours): where else the point may be, and how exact it is where it is. (..., 2, 2)."""
-    return spread * moments + weight * cell
+def total_covariance(
+    moments: Tensor, cell: Tensor, spread: float | Tensor, weight: float | Tensor, factor: float | Tensor = 1.0
+) -> Tensor:
+    """Σ = k (a · M + b · Σ_cell) (ours): where else the point may be, and how exact it is where it is. (..., 2, 2)."""
+    return (spread * moments + weight * cell) * factor
+
+
+def shrinkage(examples: Tensor, power: float | Tensor) -> Tensor:
+    """The factor k = K^−γ of K examples (ours), to be multiplied with covariances: (...) -> (..., 1, 1)."""
+    factor: Tensor = examples.clamp_min(1) ** -power
+    return factor[..., None, None]
 
 
 def log_odds(weights: tuple[float, float, float], evidence: Evidence) -> Tensor:

@@ -112,12 +112,12 @@ class SalViT(nn.Module):
         scales, logits = self.descriptor.at_places(features, prototypes, picks, wanted, points_input, self.input_size)
         return scales, logits if self.settings.head.presence else None
 
-    def find(self, prototypes: Tensor, features: Tensor, known: Tensor | None = None) -> Located:
-        """What :meth:`search` says, :meth:`concluded <conclude>`; ``known`` (N,): keypoints that some example has."""
+    def find(self, prototypes: Tensor, features: Tensor, shots: Tensor | None = None) -> Located:
+        """What :meth:`search` says, :meth:`concluded <conclude>`; ``shots`` (N,): examples that have each keypoint."""
         described = self.descriptor(features, prototypes)
         logits = self.presence(described)
         if self.settings.head.decoding != "mean" or self.calibration is not None:
-            return self.conclude(self.locator(described), logits, known)
+            return self.conclude(self.locator(described), logits, shots)
         located = self.locator.locate(described, self.input_size)  # only the winning cells matter
         return located if logits is None else replace(located, presence=logits.sigmoid())
 
@@ -126,15 +126,15 @@ class SalViT(nn.Module):
         return None if isinstance(self.locator, Locator) else self.locator.presence(described)
 
     def conclude(
-        self, scales: tuple[ScaleOutput, ...], presence: Tensor | None = None, known: Tensor | None = None
+        self, scales: tuple[ScaleOutput, ...], presence: Tensor | None = None, shots: Tensor | None = None
     ) -> Located:
         """Branches of every scale and logits of presence (Q, N) to places, calibrated where the model was."""
-        located = self.decode(scales, known)
+        located = self.decode(scales, None if shots is None else shots > 0)
         if presence is not None:
             located = replace(located, presence=presence.sigmoid())
         if self.calibration is None:
             return located
-        return calibrated(located, scales, self.calibration, self.input_size, known)
+        return calibrated(located, scales, self.calibration, self.input_size, shots)
 
     def decoded_by(self, decoding: Decoding) -> SalViT:
         """The same weights, places found in another way; calibrated no more, as that was fitted to the old one."""
@@ -219,7 +219,7 @@ class SalViT(nn.Module):
     def locate(self, pack: Pack, encoded: Encoded) -> Prediction:
         """Find the keypoints of a pack in encoded images, in pixels of each image."""
         self._check_pack(pack)
-        parts = [self.find(*chunk, pack.known.to(self.device)) for chunk in self._chunks(pack, encoded.features)]
+        parts = [self.find(*chunk, pack.mask.sum(0).to(self.device)) for chunk in self._chunks(pack, encoded.features)]
         located = _joined(parts)
         points_input, scores, covariances = (
             tensor.double().cpu().numpy() for tensor in (located.points_input, located.scores, located.covariances)
