@@ -21,15 +21,13 @@ from salvit.calibrate import (
     restrict,
     squared_distances,
     tell,
-    with_decoding,
-    with_raw_gain,
 )
-from salvit.checkpoint import load_checkpoint, own_weights, save_checkpoint
+from salvit.checkpoint import load_checkpoint, own_weights, save_checkpoint, with_raw_gain
 from salvit.data.creatures import write_creatures
 from salvit.metrics import squared_mahalanobis
 from salvit.model.certainty import calibrated
 from salvit.model.locator import Located, ScaleOutput, fused_logits
-from salvit.recipes import read_recipe
+from salvit.recipes import read_recipe, with_decoding
 from salvit.sources import open_problems
 
 SIDE, INPUT = 8, 80

@@ -22,13 +22,14 @@ RESULTS = {
     "lite-1": result("lite"),
     "lite-t": result("lite", harmonic=99.0, transductive=True),
     "lite-o": result("lite", harmonic=98.0, occluder="grey"),
+    "lite-both": result("lite", harmonic=97.0, ways="both"),
     "match": result("match:lite0", harmonic=22.6),
     "match-dino": result("match:dinov2-s14", harmonic=20.5),
     "saliency": {"figures": []},
 }
 
 
-def test_each_report_is_a_row_beside_match_on_the_same_list_and_backbone():
+def test_each_report_is_a_row_beside_match_on_the_same_list():
     one, five = [line for line in card_table(RESULTS, "lite").splitlines() if "cow" in line]
     assert one == (
         "| animal_pose, cow | 1 | 20.0 / 20.0 | 50.0 / 50.0 | 70.0 / 70.0 | 50.0 ± 0.7 | 22.6 | 39.0, 85.0, 98.0 | 123 "

@@ -137,7 +137,7 @@ def test_nothing_is_written_over_and_what_does_not_fit_is_refused(folder, checkp
     assert result.exit_code == 0 and "MB" in result.output
     with pytest.raises(ValueError, match="expected lite or dino"):
         release(checkpoint, "light")
-    with pytest.raises(ValueError, match="is built on lite0; dino is the model on dinov2-s14"):
+    with pytest.raises(ValueError, match="is built on lite0; dino is the model on joined"):
         release(checkpoint, "dino")
     monkeypatch.setattr(released, "LIMIT_BYTES", 1000)
     with pytest.raises(ValueError, match="at most 25 MB"):

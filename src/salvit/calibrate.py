@@ -13,7 +13,6 @@ import hashlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import cast, get_args
 
 import numpy as np
 import scipy.optimize
@@ -30,7 +29,6 @@ from salvit.metrics import GAUSSIAN_COVERAGE, expected_calibration_error, presen
 from salvit.model.certainty import Calibration, Evidence, gather_evidence, log_odds, shrinkage, total_covariance
 from salvit.model.detector import SalViT
 from salvit.model.locator import Located, fused_logits
-from salvit.model.settings import Decoding
 from salvit.recipes import Recipe
 from salvit.types import FloatArray
 
@@ -38,7 +36,6 @@ TEMPERATURES = tuple(2 ** (step / 4) for step in range(-4, 17))
 """Temperatures of the fused map that are tried: 0.5 to 16, a quarter of an octave apart."""
 CORRECT = 0.1
 """A point is right within this share of the longer side of the object's box."""
-_GAIN = "descriptor.gain"
 _SMALLEST = 1e-4
 """A weight below this is 0."""
 
@@ -135,25 +132,6 @@ def restrict(recipe: Recipe, names: Sequence[str]) -> Recipe:
         known = ", ".join(data.name for data in recipe.datasets)
         raise ValueError(f"a calibration needs dev images of the model's data sets ({known}): --root NAME=DIR")
     return replace(recipe, data=kept[0], also=kept[1:])
-
-
-def with_decoding(recipe: Recipe, decoding: str | None) -> Recipe:
-    """The recipe with another way of finding places; None: its own."""
-    if decoding is None:
-        return recipe
-    if decoding not in get_args(Decoding):
-        raise ValueError(f"decoding {decoding!r} is not known; expected {', '.join(get_args(Decoding))}")
-    head = replace(recipe.model.head, decoding=cast("Decoding", decoding))
-    return replace(recipe, model=replace(recipe.model, head=head))
-
-
-def with_raw_gain(weights: dict[str, Tensor], factor: float) -> dict[str, Tensor]:
-    """The weights of a model in which the similarity of raw tokens counts so many times as much."""
-    if factor == 1:
-        return weights
-    if _GAIN not in weights:
-        raise ValueError("this model compares no raw tokens (encoder.keeps_raw); leave out --raw")
-    return {**weights, _GAIN: weights[_GAIN] * factor}
 
 
 def calibrate(
@@ -345,6 +323,7 @@ def _fit_covariance(pairs: DevPairs) -> tuple[int, float, float, float]:
     """The number of the temperature, weights of moments and cell in Σ, and power of shots, of the least mean NLL."""
     found = []
     start = torch.tensor([0.0, -2.0, 0.0], dtype=pairs.errors.dtype)
+    limits = [(-8.0, 8.0), (-8.0, 8.0), (0.0, 1.0)]
     for number in range(len(TEMPERATURES)):
         moments = pairs.moments[:, number]
 
@@ -353,7 +332,7 @@ def _fit_covariance(pairs: DevPairs) -> tuple[int, float, float, float]:
             covariances = total_covariance(moments, pairs.cells, values[0].exp(), values[1].exp(), factor)
             return gaussian_nll(pairs.errors, covariances).mean()
 
-        start = _minimise(loss, start, bound=8.0)  # from those of the temperature before
+        start = _minimise(loss, start, limits)  # from those of the temperature before
         found.append((float(loss(start)), number, start.tolist()))
     _, best, (spread, cell, shots) = min(found)
     weights = math.exp(spread), math.exp(cell)
@@ -378,8 +357,10 @@ def _fit_logistic(features: Tensor, labels: Tensor) -> list[float]:
     return [round(value, 6) for value in (float(best[0] - (weights * mean).sum()), *weights.tolist())]
 
 
-def _minimise(loss: Callable[[Tensor], Tensor], start: Tensor, bound: float | None = None) -> Tensor:
-    """The least of a smooth function of a few numbers, none of them further from 0 than ``bound``."""
+def _minimise(
+    loss: Callable[[Tensor], Tensor], start: Tensor, limits: Sequence[tuple[float, float]] | None = None
+) -> Tensor:
+    """The least of a smooth function of a few numbers, each within its limits."""
 
     def value_and_slope(numbers: FloatArray) -> tuple[float, FloatArray]:
         values = torch.tensor(numbers, dtype=start.dtype, requires_grad=True)
@@ -387,7 +368,6 @@ def _minimise(loss: Callable[[Tensor], Tensor], start: Tensor, bound: float | No
         (slope,) = torch.autograd.grad(value, values)
         return float(value.detach()), slope.double().numpy()
 
-    limits = None if bound is None else [(-bound, bound)] * len(start)
     found = scipy.optimize.minimize(value_and_slope, start.numpy(), jac=True, method="L-BFGS-B", bounds=limits)
     return torch.tensor(found.x, dtype=start.dtype)
 

@@ -24,6 +24,10 @@ from salvit.tensor_files import read_tensors, write_tensors
 FORMAT = "salvit-checkpoint-1"
 
 
+GAIN = "descriptor.gain"
+"""How much the similarity of raw tokens counts (``encoder.keeps_raw``)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
     """What a file holds."""
@@ -128,6 +132,15 @@ def put_weights(model: nn.Module, weights: dict[str, Tensor]) -> None:
         state = model.state_dict()
         for name, value in weights.items():
             state[name].copy_(value)
+
+
+def with_raw_gain(weights: dict[str, Tensor], factor: float) -> dict[str, Tensor]:
+    """The weights of a model in which the similarity of raw tokens counts so many times as much."""
+    if factor == 1:
+        return weights
+    if GAIN not in weights:
+        raise ValueError("this model compares no raw tokens (encoder.keeps_raw); leave out --raw")
+    return {**weights, GAIN: weights[GAIN] * factor}
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

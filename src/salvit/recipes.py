@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast, get_args
 
 from salvit.config import from_mapping, to_mapping
 from salvit.data.augment import AugmentSettings
 from salvit.data.crops import Crop
 from salvit.data.episodes import AuxiliaryMode
-from salvit.model.settings import ModelSettings, preset
+from salvit.model.settings import Decoding, ModelSettings, preset
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,3 +222,18 @@ def _merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
         both = isinstance(value, dict) and isinstance(merged.get(key), dict)
         merged[key] = _merge(merged[key], value) if both else value
     return merged
+
+
+def with_decoding(recipe: Recipe, decoding: str | None) -> Recipe:
+    """The recipe with another way of finding places; None: its own."""
+    if decoding is None:
+        return recipe
+    head = replace(recipe.model.head, decoding=decoding_of(decoding))
+    return replace(recipe, model=replace(recipe.model, head=head))
+
+
+def decoding_of(name: str) -> Decoding:
+    """A way of finding places by its name; another name is an error that lists them."""
+    if name not in get_args(Decoding):
+        raise ValueError(f"unknown decoding {name!r}; expected {', '.join(get_args(Decoding))}")
+    return cast("Decoding", name)

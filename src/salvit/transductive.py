@@ -101,7 +101,7 @@ def refine_pack(
     truth: Truth | None = None,
     first: Candidates | None = None,
 ) -> Pack:
-    """A pack of one shot whose vectors are the refined prototypes; ``detector.locate`` takes it as any other.
+    """The pack, each of its vectors the refined prototype; ``detector.locate`` takes it as any other.
 
     Args:
         detector: SalViT or ``match``.
@@ -131,7 +131,7 @@ def refine_pack(
         moved = refine(sums, shots, vectors, weights, 0.5 if is_average else settings.kappa)
         mine = prototypes(refined.vectors, refined.mask)
         kept = torch.where((weights > 0)[:, None], moved, mine)
-        refined = replace(pack, vectors=kept[None], mask=known[None])
+        refined = replace(pack, vectors=torch.where(pack.mask[..., None], kept, torch.zeros_like(kept)))
     return refined
 
 

@@ -15,6 +15,7 @@ from salvit.model.certainty import (
     map_moments,
     near_mass,
     object_extent,
+    shrinkage,
     total_covariance,
 )
 from salvit.model.locator import ScaleOutput, decode_agreed
@@ -130,3 +131,10 @@ def test_a_calibration_comes_back_from_plain_values_and_refuses_nonsense():
         Calibration(**{**to_mapping(PLAIN), "radii": (1.0, 2.0, 1.5)})
     with pytest.raises(ValueError, match="unknown setting"):
         from_mapping(Calibration, {**to_mapping(PLAIN), "sigma": 1.0})
+
+
+def test_ellipses_shrink_by_a_power_of_the_examples_and_no_further_than_five_of_them():
+    assert shrinkage(torch.tensor([0, 1, 4, 5, 100]), 0.5).flatten().tolist() == pytest.approx(
+        [1, 1, 0.5, 5**-0.5, 5**-0.5]
+    )
+    assert shrinkage(torch.tensor([1.0, 3.0]), 0.0).shape == (2, 1, 1)

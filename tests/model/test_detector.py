@@ -146,6 +146,19 @@ def test_a_pack_of_other_weights_is_an_error_that_names_both(tiny_model):
         tiny_model.detect(pack, [image()])
 
 
+def test_another_decoding_shares_the_weights_and_drops_the_calibration(tiny_model):
+    before = tiny_model.settings.head.decoding
+    other = tiny_model.decoded_by("gathered")
+    assert other.settings.head.decoding == "gathered" and tiny_model.settings.head.decoding == before != "gathered"
+    assert other.weights_sha256 == tiny_model.weights_sha256
+    assert next(other.parameters()) is next(tiny_model.parameters())
+    assert tiny_model.decoded_by(before) is tiny_model
+    pack = tiny_model.learn([example()])
+    one, two = (model.locate(pack, model.encode([image()])) for model in (tiny_model, other))
+    check_finite(two)
+    assert not np.allclose(one.points, two.points)
+
+
 def test_hash_follows_the_weights(tiny_settings):
     model = build_model(tiny_settings(), None)
     before = model.weights_sha256

@@ -65,7 +65,7 @@ def test_it_learns_where_the_prototype_was_taken_from():
 
 def comparing_head():
     torch.manual_seed(0)
-    return DynamicDescriptor(8 + 5, GRID, 6, SCALES, latent=3, compared=5), DynamicLocator(SCALES, 3)
+    return DynamicDescriptor(8 + 5, GRID, 6, SCALES, latent=3, compared=5, raw_gain=10.0), DynamicLocator(SCALES, 3)
 
 
 @pytest.mark.parametrize("make", [head, comparing_head])

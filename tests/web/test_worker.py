@@ -57,6 +57,39 @@ def test_a_correction_runs_only_that_keypoint_and_encodes_nothing(client, site, 
     assert after[names["tail"]] == before[names["tail"]] and after[names["nose"]] != before[names["nose"]]
 
 
+def test_a_trained_network_looks_with_all_marked_keypoints_and_keeps_the_stale_ones(
+    client, site, mark, finish, monkeypatch
+):
+    from salvit.predict import load
+    from salvit.web import engine
+
+    lite = load("lite", device="cpu")
+    monkeypatch.setattr(engine, "load", lambda name, device: lite)
+    names = mark(1, **MARKS)
+    finish(client.post("/api/jobs", json={}).json()["id"])
+    before, asked = found(client, 3), []
+    locate = site.engine.locate
+    monkeypatch.setattr(site.engine, "locate", lambda pack, targets: asked.append(pack.names) or locate(pack, targets))
+    mark(2, "placed", nose=(240.0, 160.0))
+    finish(client.get("/api/jobs").json()[0]["id"])
+    after = found(client, 3)
+    assert asked and all(set(pack) == {str(number) for number in names.values()} for pack in asked)
+    assert after[names["tail"]] == before[names["tail"]] and after[names["nose"]] != before[names["nose"]]
+
+
+def test_points_of_another_decoding_are_found_again(client, site, mark, finish):
+    from salvit.predict import load
+
+    mark(1, **MARKS)
+    prepared = site.engine.prepare()
+    wanted, _, provider, name = site.engine._loaded
+    stamps = []
+    for decoding in ("agreed", "gathered"):
+        site.engine._loaded = (wanted, load("lite", device="cpu").decoded_by(decoding), provider, name)
+        stamps.append(site.engine.prepare())
+    assert len({prepared, *stamps}) == 3
+
+
 def test_predictions_never_teach(client, site, mark, finish):
     mark(1, **MARKS)
     finish(client.post("/api/jobs", json={}).json()["id"])

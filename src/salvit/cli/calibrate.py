@@ -35,14 +35,15 @@ def calibrate(
     from rich.console import Console
 
     from salvit.calibrate import calibrate as fit
-    from salvit.calibrate import dev_sources, restrict, with_decoding, with_raw_gain
+    from salvit.calibrate import dev_sources, restrict
     from salvit.calibration_report import draw_reliability, table_of
-    from salvit.checkpoint import load_checkpoint, put_weights, save_checkpoint
+    from salvit.checkpoint import load_checkpoint, put_weights, save_checkpoint, with_raw_gain
     from salvit.cli.progress import track
     from salvit.cli.train import roots_of
     from salvit.predict import load_trained
     from salvit.priors import saliency_of_records
     from salvit.provenance import calibration_command
+    from salvit.recipes import with_decoding
     from salvit.sources import open_problems
 
     if threads:

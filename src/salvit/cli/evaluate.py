@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
@@ -32,7 +32,7 @@ def evaluate(
     transductive: bool = typer.Option(False, "--transductive", help="The queries of an episode help each other."),
     zoom: bool = typer.Option(False, "--zoom", help="Look twice: nearer where the keypoints were found at first."),
     ways: str = typer.Option("one", help="supports: learn them mirrored too; both: look at mirrored queries as well."),
-    decoding: str | None = typer.Option(None, help="Find places by mean, agreed or gathered; else as the model does."),
+    decoding: str | None = typer.Option(None, help="mean, agreed or gathered, uncalibrated; else the model's own."),
     assignment: str = typer.Option("soft", help="soft, average, or oracle (the truth selects: an upper bound)."),
     selection: str = typer.Option("score", help="score, or score+similarity."),
     eta: int | None = typer.Option(None, min=0, help="Pseudo labels of each keypoint; else a third of the queries."),
@@ -46,7 +46,7 @@ def evaluate(
     """Predict on a frozen list of episodes, to a file; with --result, score that file too."""
     from salvit.config import from_mapping
     from salvit.formats.targets import check_output
-    from salvit.model.settings import Decoding
+    from salvit.recipes import decoding_of
     from salvit.transductive import TransductiveSettings
 
     for path in (out, *([result] if result else [])):
@@ -59,12 +59,10 @@ def evaluate(
         raise ValueError(f"--ways {ways}: expected one, supports or both")
     if ways != "one" and (finetune or zoom):
         raise ValueError("--ways goes neither with --finetune nor with --zoom; leave one out")
-    if decoding is not None and decoding not in get_args(Decoding):
-        raise ValueError(f"--decoding {decoding}: expected {', '.join(get_args(Decoding))}")
     chosen = {"assignment": assignment, "selection": selection, "rounds": rounds, "kappa": kappa, "protocol": protocol}
     settings = from_mapping(TransductiveSettings, {**chosen, "eta": eta}) if transductive else None
     listed = open_list(data, root, unseen, frozen, occluder, occlusion, episodes, queries, kind)
-    found_by = cast("Decoding | None", decoding)
+    found_by = None if decoding is None else decoding_of(decoding)
     _predict(listed, model, device, threads, out, finetune, settings, zoom, cast("Ways", ways), found_by)
     typer.echo(f"predictions: {out}")
     if result is not None:

@@ -19,6 +19,8 @@ from salvit.model.locator import Located, ScaleOutput, fused_logits
 
 NEAR = 0.1
 """Mass of the map within this share of the input's side from the predicted point speaks for the point."""
+MOST_SHOTS = 5
+"""Calibrations are fitted to episodes of at most so many."""
 SURE = 1e-6
 """Probabilities are kept so far from 0 and 1 before their logit is taken."""
 
@@ -166,8 +168,11 @@ def total_covariance(
 
 
 def shrinkage(examples: Tensor, power: float | Tensor) -> Tensor:
-    """The factor k = K^−γ of K examples (ours), to be multiplied with covariances: (...) -> (..., 1, 1)."""
-    factor: Tensor = examples.clamp_min(1) ** -power
+    """The factor k = K^−γ of K examples (ours), to be multiplied with covariances: (...) -> (..., 1, 1).
+
+    More than ``MOST_SHOTS`` count as so many: nothing is known of what more of them are worth.
+    """
+    factor: Tensor = examples.clamp(1, MOST_SHOTS) ** -power
     return factor[..., None, None]
 
 

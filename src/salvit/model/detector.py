@@ -138,6 +138,8 @@ class SalViT(nn.Module):
 
     def decoded_by(self, decoding: Decoding) -> SalViT:
         """The same weights, places found in another way; calibrated no more, as that was fitted to the old one."""
+        if decoding == self.settings.head.decoding:
+            return self
         other = copy.copy(self)
         other.settings = replace(self.settings, head=replace(self.settings.head, decoding=decoding))
         other.calibration = None
@@ -259,7 +261,8 @@ class SalViT(nn.Module):
         if output.masks is not None:
             maps["shaped_saliency"] = output.masks[0, -1]
         if (attention := self.encoder.last_attention(batch)) is not None:
-            cells = input_to_grid(self.decode(scales).points_input[0], self.backbone.stride)  # (N, 2)
+            found = self.decode(scales, pack.known.to(self.device)).points_input[0]  # (N, 2)
+            cells = input_to_grid(found, self.backbone.stride)
             limits = [side - 1 for side in self.encoder.grid_hw]
             x, y = cells[:, 0].round().clamp(0, limits[1]).long(), cells[:, 1].round().clamp(0, limits[0]).long()
             maps["attention"] = attention[0, y * (limits[1] + 1) + x].unflatten(1, self.encoder.grid_hw)

@@ -50,7 +50,7 @@ class DynamicDescriptor(nn.Module):
         latent: int,
         *,
         compared: int = 0,
-        raw_gain: float = 10.0,
+        raw_gain: float = 1.0,
     ) -> None:
         super().__init__()
         self.sizes, self.outputs, self.compared = scales, 3 + 2 * latent, compared

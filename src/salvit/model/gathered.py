@@ -20,6 +20,7 @@ WINDOW = 0.3
 NARROWED = 0.7
 """The window of the last steps over w."""
 STEPS = 3
+"""Of the mean shift."""
 
 
 def decode_gathered(scales: tuple[ScaleOutput, ...], input_size: int, known: Tensor | None = None) -> Located:
@@ -28,7 +29,8 @@ def decode_gathered(scales: tuple[ScaleOutput, ...], input_size: int, known: Ten
         P ∝ Π_S P^(S) ^ (1 / N_S),   place = argmax (P ∗ Gauss_w),   w = 0.3 · extent of the object
 
     then, as a mean shift, the point is a few times the mean of P under a narrower window about it. Score and
-    covariance are what the scales say at the place. ``known`` (N,): keypoints that tell the object's extent; None: all.
+    covariance are what the scales say at the place. Choice: w is at least one cell of the lattice.
+    Shapes: logits (Q, N, S²) each, known (N,): keypoints that tell the object's extent, None: all -> points (Q, N, 2).
     """
     total = fused_logits(scales)
     side = total.shape[-1]

@@ -175,6 +175,8 @@ class ModelSettings:
             raise ValueError(f"backbone.trained_blocks is for lite0, got {self.backbone.name!r}")
         if self.encoder.keeps_raw and self.head.kind != "dynamic":
             raise ValueError(f"encoder.keeps_raw is for head.kind = 'dynamic', got {self.head.kind!r}")
+        if self.head.raw_gain != HeadSettings.raw_gain and not self.encoder.keeps_raw:
+            raise ValueError("head.raw_gain is for encoder.keeps_raw = true")
         if self.reweight and (self.method == "salvit" or self.saliency == "none"):
             raise ValueError("model.reweight is for a compared method (model.method) that has a saliency")
 

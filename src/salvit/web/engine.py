@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from salvit.data.images import read_and_fit
+from salvit.model.detector import SalViT
 from salvit.predict import load
 from salvit.priors import provider_of, with_saliency
 from salvit.projects import Found, Project, Shot, Target, Work, stamps_of
@@ -44,7 +45,7 @@ class Engine:
         self._pack: tuple[tuple[tuple[int, str], ...], Pack] | None = None
 
     def prepare(self) -> str:
-        """Load the model that the project's settings name; returns what marks it out in stamps and keys."""
+        """Load the model that the project's settings name; returns what marks it out in stamps."""
         settings = self.project.settings()
         wanted = (settings["model"], settings["saliency"])
         if self._loaded is None or self._loaded[0] != wanted:
@@ -53,7 +54,7 @@ class Engine:
             provider = _provider(detector, wanted[1])
             name = f"{detector.name} {detector.weights_sha256} {'' if provider is None else provider.settings}"
             self._loaded, self._pack = (wanted, detector, provider, name), None
-        return self._loaded[3]
+        return f"{self._loaded[3]} {_conclusions(self._loaded[1])}"
 
     @property
     def detector(self) -> Detector:
@@ -131,6 +132,14 @@ class Engine:
         """Find a pack's keypoints in objects."""
         return found_of(self.detector.locate(pack, self.encode(targets)), targets)
 
+    def learn_for(self, keypoints: Sequence[int], shots: Sequence[Shot], stamps: dict[int, str]) -> Pack:
+        """A pack to look for some keypoints with.
+
+        For a trained network it holds all that are marked: together they tell how large the object is, and so how near
+        is near and how sure a point can be.
+        """
+        return self.learn(shots, sorted(stamps) if isinstance(self.detector, SalViT) else keypoints, stamps)
+
     def refine(self, pack: Pack, targets: Sequence[Target]) -> Pack:
         """Let objects refine a pack (:mod:`salvit.transductive`); their features are read a few at a time."""
         return refine_pack(self.detector, pack, _Encodings(self, targets))
@@ -192,6 +201,11 @@ def _example(rows: Sequence[Shot], keypoints: Sequence[int], encoded: Encoded, n
     visible = np.array([keypoint in places for keypoint in keypoints])
     blank = FittedImage(np.zeros((size, size, 3), dtype=np.uint8), fit)
     return Example(blank, tuple(str(keypoint) for keypoint in keypoints), fit.to_input(points), visible)
+
+
+def _conclusions(detector: Detector) -> str:
+    """What changes a model's points and their certainty, but not its features."""
+    return f"{detector.settings.head.decoding} {detector.calibration}" if isinstance(detector, SalViT) else ""
 
 
 def _provider(detector: Detector, name: str) -> Provider | None:

@@ -146,8 +146,9 @@ class Worker:
         return [target for target in same if self._engine.has(target)][:LOCATE_TOGETHER]
 
     def _find(self, targets: Sequence[Target], shots: Sequence[Shot], stamps: dict[int, str]) -> None:
-        pack = self._engine.learn(shots, targets[0].keypoints, stamps)
-        found = self._engine.locate(pack, targets)
+        wanted = targets[0].keypoints
+        pack = self._engine.learn_for(wanted, shots, stamps)
+        found = [row for row in self._engine.locate(pack, targets) if row.keypoint in wanted]
         self._engine.work.keep(found, stamps, {target.object: target.revision for target in targets})
 
     def _transduce(self, number: int) -> None:
