@@ -131,7 +131,7 @@ def test_a_prediction_is_told_as_the_pairs_were(fitted):
     )
     located = Located(80 * torch.rand(3, 4, 2), torch.rand(3, 4), torch.eye(2).expand(3, 4, 2, 2).clone())
     shots, own = torch.tensor([1, 0, 5, 2]), torch.randn(3, 4)
-    known, shrinking = shots > 0, replace(fitted, shots=0.3)
+    known, shrinking = shots > 0, replace(fitted, shots=0.3, sure=0.2)
     pairs = pairs_of(
         fused_logits(scales),
         located,

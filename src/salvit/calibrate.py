@@ -240,8 +240,9 @@ def fit(pairs: DevPairs, fitted_on: str = "") -> Calibration:
     mixture of near misses and far ones, so 1 and 3 σ of one covariance cannot be right as well: they get radii.
     """
     seen = pairs.where(pairs.is_there)
-    best, spread, cell, shots = _fit_covariance(seen)
-    covariances = total_covariance(seen.moments[:, best], seen.cells, spread, cell, shrinkage(seen.shots, shots))
+    best, (spread, cell, shots, sure) = _fit_covariance(seen)
+    factor = shrinkage(seen.shots, seen.near[:, best], shots, sure)
+    covariances = total_covariance(seen.moments[:, best], seen.cells, spread, cell, factor)
     distance = squared_distances(seen.errors, covariances).sqrt()
     shares = torch.tensor(list(GAUSSIAN_COVERAGE.values()), dtype=distance.dtype)
     radii = torch.quantile(distance, shares).tolist()
@@ -257,6 +258,7 @@ def fit(pairs: DevPairs, fitted_on: str = "") -> Calibration:
         right=(right[0], right[1], right[2]),
         presence=(presence[0], presence[1], presence[2], presence[3] if own else 0.0),
         shots=round(shots, 6),
+        sure=round(sure, 6),
         fitted_on=fitted_on,
     )
 
@@ -272,7 +274,7 @@ def tell(pairs: DevPairs, calibration: Calibration) -> Told:
             pairs.cells,
             calibration.spread,
             calibration.cell,
-            shrinkage(pairs.shots, calibration.shots),
+            shrinkage(pairs.shots, evidence.near, calibration.shots, calibration.sure),
         ),
         torch.tensor(calibration.radii, dtype=pairs.errors.dtype).expand(len(pairs.errors), 3),
         log_odds(calibration.right, evidence).sigmoid(),
@@ -319,24 +321,24 @@ def gaussian_nll(errors: Tensor, covariances: Tensor) -> Tensor:
     return 0.5 * squared_distances(errors, covariances) + 0.5 * covariances.det().log() + float(np.log(2 * np.pi))
 
 
-def _fit_covariance(pairs: DevPairs) -> tuple[int, float, float, float]:
-    """The number of the temperature, weights of moments and cell in Σ, and power of shots, of the least mean NLL."""
+def _fit_covariance(pairs: DevPairs) -> tuple[int, tuple[float, float, float, float]]:
+    """The number of the temperature, and weights of moments and cell in Σ and its two powers, of the least mean NLL."""
     found = []
-    start = torch.tensor([0.0, -2.0, 0.0], dtype=pairs.errors.dtype)
-    limits = [(-8.0, 8.0), (-8.0, 8.0), (0.0, 1.0)]
+    start = torch.tensor([0.0, -2.0, 0.0, 0.0], dtype=pairs.errors.dtype)
+    limits = [(-8.0, 8.0), (-8.0, 8.0), (0.0, 1.0), (0.0, 1.0)]
     for number in range(len(TEMPERATURES)):
-        moments = pairs.moments[:, number]
+        moments, near = pairs.moments[:, number], pairs.near[:, number]
 
-        def loss(values: Tensor, moments: Tensor = moments) -> Tensor:
-            factor = shrinkage(pairs.shots, values[2])
+        def loss(values: Tensor, moments: Tensor = moments, near: Tensor = near) -> Tensor:
+            factor = shrinkage(pairs.shots, near, values[2], values[3])
             covariances = total_covariance(moments, pairs.cells, values[0].exp(), values[1].exp(), factor)
             return gaussian_nll(pairs.errors, covariances).mean()
 
         start = _minimise(loss, start, limits)  # from those of the temperature before
         found.append((float(loss(start)), number, start.tolist()))
-    _, best, (spread, cell, shots) = min(found)
+    _, best, (spread, cell, shots, sure) = min(found)
     weights = math.exp(spread), math.exp(cell)
-    return best, weights[0], weights[1] if weights[1] >= _SMALLEST else 0.0, shots
+    return best, (weights[0], weights[1] if weights[1] >= _SMALLEST else 0.0, shots, sure)
 
 
 def _features(pairs: DevPairs, number: int) -> Tensor:

@@ -134,7 +134,13 @@ def test_a_calibration_comes_back_from_plain_values_and_refuses_nonsense():
 
 
 def test_ellipses_shrink_by_a_power_of_the_examples_and_no_further_than_five_of_them():
-    assert shrinkage(torch.tensor([0, 1, 4, 5, 100]), 0.5).flatten().tolist() == pytest.approx(
+    even = torch.zeros(5)  # as much mass near the point as elsewhere
+    assert shrinkage(torch.tensor([0, 1, 4, 5, 100]), even, 0.5, 0.3).flatten().tolist() == pytest.approx(
         [1, 1, 0.5, 5**-0.5, 5**-0.5]
     )
-    assert shrinkage(torch.tensor([1.0, 3.0]), 0.0).shape == (2, 1, 1)
+    assert shrinkage(torch.tensor([1.0, 3.0]), torch.zeros(4, 2), 0.0, 0.0).shape == (4, 2, 1, 1)
+
+
+def test_ellipses_shrink_by_a_power_of_the_odds_that_the_point_is_near():
+    odds = torch.tensor([0.25, 1.0, 16.0])
+    assert shrinkage(torch.ones(3), odds.log(), 0.5, 0.5).flatten().tolist() == pytest.approx([2.0, 1.0, 0.25])

@@ -45,6 +45,8 @@ class Calibration:
     has none."""
     shots: float = 0.0
     """Σ shrinks by this power of the number of examples that have the keypoint: more of them, better known."""
+    sure: float = 0.0
+    """Σ shrinks by this power of the odds that the point is near: a sharp map is surer than its moments say."""
     fitted_on: str = ""
     """Which data, how many episodes and pictures, in words."""
 
@@ -101,7 +103,7 @@ def calibrated(
             located.covariances,
             calibration.spread,
             calibration.cell,
-            shrinkage(examples, calibration.shots),
+            shrinkage(examples, evidence.near, calibration.shots, calibration.sure),
         ),
         presence=presence.sigmoid(),
     )
@@ -167,12 +169,13 @@ def total_covariance(
     return (spread * moments + weight * cell) * factor
 
 
-def shrinkage(examples: Tensor, power: float | Tensor) -> Tensor:
-    """The factor k = K^−γ of K examples (ours), to be multiplied with covariances: (...) -> (..., 1, 1).
+def shrinkage(examples: Tensor, near: Tensor, shots: float | Tensor, sure: float | Tensor) -> Tensor:
+    """The factor k = K^−γ · (m / (1 − m))^−δ of K examples and a mass m near the point (ours), for covariances.
 
-    More than ``MOST_SHOTS`` count as so many: nothing is known of what more of them are worth.
+    More than ``MOST_SHOTS`` examples count as so many: nothing is known of what more of them are worth.
+    Shapes: examples K and near, the logit of m, (...) -> (..., 1, 1).
     """
-    factor: Tensor = examples.clamp(1, MOST_SHOTS) ** -power
+    factor: Tensor = examples.clamp(1, MOST_SHOTS) ** -shots * torch.exp(-sure * near)
     return factor[..., None, None]
 
 
