@@ -1,10 +1,11 @@
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from salvit.data.images import fit_image
 from salvit.model.build import build_model
-from salvit.priors import provider_of, with_saliency
+from salvit.priors import provider_for_pictures, provider_of, with_saliency
 from salvit.recipes import recipe_from_table
 
 
@@ -36,3 +37,30 @@ def test_the_map_of_a_fitted_picture_is_zero_in_its_padding():
     with_map = with_saliency(image, lambda picture, source=None: np.ones(picture.shape[:2], dtype=np.float32))
     assert with_map.saliency.shape == (96, 96) and with_map.saliency[:20].max() == 0 and with_map.saliency[48, 48] > 0
     assert with_saliency(image, None) is image
+
+
+def test_a_model_on_lite0_makes_the_learned_map_in_its_own_pass():
+    """Both ways to the same map: a provider's pass and pixels, or the model's own pass and the decoder's cells."""
+    from salvit.data.images import read_and_fit
+    from salvit.demo import demo_queries
+    from salvit.predict import load
+
+    lite = load("lite", device="cpu")
+    image = read_and_fit(demo_queries()[0], lite.input_size)
+    assert image.fit.inner_hw != (lite.input_size, lite.input_size)  # some of it is padding
+    assert provider_for_pictures(lite) is None and provider_of(lite) is not None
+    given = with_saliency(image, provider_of(lite))
+    plane = lite.prepare(*lite.tensors([image])).saliency[0].numpy()
+    assert np.abs(plane - given.saliency).mean() < 0.01 and np.abs(plane - given.saliency).max() < 0.2
+    assert lite.prepare(*lite.tensors([given])).saliency[0].numpy() == pytest.approx(given.saliency)
+    top = image.fit.pad_xy[1]
+    assert top > 8 and not plane[: top - 4].any()
+
+
+def test_where_all_is_padding_nothing_stands_out():
+    from salvit.geometry import MEAN_COLOUR
+    from salvit.predict import load
+
+    lite = load("lite", device="cpu")
+    blank = torch.tensor(MEAN_COLOUR)[None, :, None, None].expand(1, 3, 320, 320) / 255.0
+    assert not lite.prepare(blank).saliency.any()

@@ -89,7 +89,7 @@ def test_everything_then_takes_it_by_name_and_where_none_is_named(folder, checkp
     release(checkpoint, "lite")
     assert load(device="cpu").name == load("lite", device="cpu").name == "lite"
     assert present_models([])[0] == {"name": "lite", "title": "salvit lite: trained, on lite0", "kind": "released"}
-    assert Project(tmp_path / "project").settings()["model"] == "lite"
+    assert Project(tmp_path / "project").settings()["model"] == "match"
     pack, query = tmp_path / "pack.safetensors", str(marked_folder / "queries" / "1.png")
     words = ["learn", "--model", "lite", "--support", str(marked_folder / "support.json"), "--out", str(pack)]
     assert CliRunner().invoke(app, words).exit_code == 0

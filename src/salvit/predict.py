@@ -251,9 +251,9 @@ def _prior(detector: Detector) -> Prior:
     """What adds saliency to a picture, where the detector wants one."""
     if detector.name.startswith("match:"):
         return lambda image: image
-    from salvit.priors import provider_of, with_saliency
+    from salvit.priors import provider_for_pictures, with_saliency
 
-    provider = provider_of(detector)
+    provider = provider_for_pictures(detector)
     return lambda image: with_saliency(image, provider)
 
 

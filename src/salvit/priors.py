@@ -47,6 +47,15 @@ def provider_of(detector: Detector, *, for_training: bool = False) -> Provider |
     return build_provider(name)
 
 
+def provider_for_pictures(detector: Detector) -> Provider | None:
+    """:func:`provider_of` for pictures that the detector sees at once; None too where it makes the map itself.
+
+    Then one pass of the backbone serves both (:attr:`SalViT.makes_saliency`).
+    """
+    makes_itself = isinstance(detector, SalViT) and detector.makes_saliency
+    return None if makes_itself else provider_of(detector)
+
+
 def saliency_of_records(detector: Detector, *, for_training: bool = False) -> Callable[[Record], Map] | None:
     """A function that gives the map (H, W) of a record's picture, kept on disk; None where none is needed."""
     provider = provider_of(detector, for_training=for_training)

@@ -19,7 +19,7 @@ from salvit.flip import pairs_at_one_place
 from salvit.geometry import Window
 from salvit.kept_features import KeptFeatures
 from salvit.predict import detect
-from salvit.priors import provider_of, with_saliency
+from salvit.priors import provider_for_pictures, with_saliency
 from salvit.queries import Query
 from salvit.transductive import TransductiveSettings, refine_pack
 from salvit.types import Detection, Detector, Encoded, Example, Failure, FittedImage, Pack, Prediction
@@ -89,7 +89,7 @@ class _Recorder:
 
     def __init__(self, detector: Detector, kept: KeptFeatures) -> None:
         self.name, self.input_size, self.weights_sha256 = detector.name, detector.input_size, detector.weights_sha256
-        self._detector, self._kept, self._provider = detector, kept, provider_of(detector)
+        self._detector, self._kept, self._provider = detector, kept, provider_for_pictures(detector)
 
     def encode(self, images: Sequence[FittedImage]) -> Encoded:
         encoded = self._detector.encode([with_saliency(image, self._provider) for image in images])

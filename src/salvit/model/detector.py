@@ -34,6 +34,7 @@ from salvit.model.saliency_mask import downscale
 from salvit.model.settings import Decoding, ModelSettings
 from salvit.model.spatial import SpatialDescriptor, SpatialLocator
 from salvit.saliency.attentiveness import attentiveness_map
+from salvit.saliency.learned import CELL, saliency_of_pass
 from salvit.types import Encoded, Example, FittedImage, Pack, Prediction
 
 LARGEST_CHUNK = 2**26
@@ -80,13 +81,22 @@ class SalViT(nn.Module):
         """Run the backbone: RGB in [0, 1] (B, 3, S, S), saliency (B, S, S) or None. What it gives can be cached.
 
         With ``saliency = "attentiveness"`` the map comes from the backbone in the same pass; a given one is not used.
+        With ``"learned"`` on ``lite0`` it comes from that pass too, where none is given.
         ``tokens`` are what the backbone gave before, where it has run.
         """
         tokens = self.backbone(images) if tokens is None else tokens
         raw = tokens.scaled() if self.settings.backbone.is_normalised else tokens.joined()  # (B, C, H, W)
         if self.settings.saliency == "attentiveness":
             saliency = attentive_saliency(tokens, images, self.backbone.stride)
+        elif saliency is None and self.makes_saliency:
+            saliency = learned_saliency(tokens, images)
         return EncoderInput(raw, images, saliency)
+
+    @property
+    def makes_saliency(self) -> bool:
+        """Whether the map that this model wants is made from its own backbone's pass, where none is given."""
+        is_lite0 = self.settings.backbone.name in ("lite0", "joined")
+        return self.settings.saliency == "learned" and is_lite0 and self.encoder.uses_saliency
 
     def represent(self, features: Tensor, points_input: Tensor) -> Tensor:
         """Gaussian pooling: features (K, D, H, W), points (K, N, 2) -> representations Φ (K, N, D)."""
@@ -344,14 +354,30 @@ def _joined(parts: Sequence[Located]) -> Located:
     )
 
 
+def learned_saliency(tokens: Tokens, images: Tensor) -> Tensor:
+    """The map of the provider ``learned`` from a pass of Lite0, at the input size: (B, S, S).
+
+    Choice: bilinear. Padding does not count: a cell is padding where its middle pixel has exactly the padding's colour.
+    """
+    low = saliency_of_pass(tokens, _is_inside(images, CELL))
+    raised: Tensor = F.interpolate(low[:, None], size=images.shape[-2:], mode="bilinear", align_corners=False)[:, 0]
+    return raised
+
+
+def _is_inside(images: Tensor, stride: int) -> Tensor:
+    """Where the middle pixel of a cell has not exactly the padding's colour: (B, 3, S, S) -> (B, S/s, S/s) bool."""
+    padding = torch.tensor(MEAN_COLOUR, device=images.device).view(1, 3, 1, 1) / 255.0
+    middles = images[:, :, stride // 2 :: stride, stride // 2 :: stride]  # (B, 3, H, W)
+    inside: Tensor = ((middles - padding).abs() > 1e-4).any(1)
+    return inside
+
+
 def attentive_saliency(tokens: Tokens, images: Tensor, stride: int) -> Tensor:
     """Class-token attention as saliency (the provider ``attentiveness``), at the input size: (B, S, S).
 
     Choice: bilinear. Padding does not count: a cell is padding where its middle pixel has exactly the padding's colour.
     """
-    padding = torch.tensor(MEAN_COLOUR, device=images.device).view(1, 3, 1, 1) / 255.0
-    middles = images[:, :, stride // 2 :: stride, stride // 2 :: stride]  # (B, 3, H, W)
-    inside = ((middles - padding).abs() > 1e-4).any(1)  # (B, H, W)
+    inside = _is_inside(images, stride)  # (B, H, W)
     low = attentiveness_map(tokens, inside) * inside
     raised: Tensor = F.interpolate(low[:, None], size=images.shape[-2:], mode="bilinear", align_corners=False)[:, 0]
     return raised

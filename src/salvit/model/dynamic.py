@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from salvit.model.locator import Located, ScaleOutput, decode, grid_target
-from salvit.model.resampling import at_cells
+from salvit.model.resampling import at_cells, vectors_at_cells
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +139,9 @@ class DynamicDescriptor(nn.Module):
         """
         assert self.gain is not None
         raw, of_prototypes = features[:, -self.compared :].detach(), prototypes[..., -self.compared :].detach()
-        tokens = F.normalize(at_cells(raw, self.sizes[number]), dim=1)  # (Q, C, S²)
+        tokens = F.normalize(vectors_at_cells(raw, self.sizes[number]), dim=-1)  # (Q, S², C)
         kept = F.normalize(of_prototypes, dim=-1)[picks]  # (Q, s, N, C)
-        similarity: Tensor = (kept.flatten(1, 2) @ tokens).unflatten(1, kept.shape[1:3])
+        similarity: Tensor = (kept.flatten(1, 2) @ tokens.transpose(1, 2)).unflatten(1, kept.shape[1:3])
         return self.gain[number] * similarity
 
 

@@ -13,13 +13,14 @@ from typing import Any, Literal
 from salvit.geometry import Window, is_inside
 from salvit.projects.paths import resolve_inside
 from salvit.projects.store import Conflict, NotFound, Store
-from salvit.released import DEFAULT
 
 Kind = Literal["placed", "confirmed", "absent"]
 LinkKind = Literal["skeleton", "pair"]
-DEFAULTS: dict[str, Any] = {"saliency": "model", "threshold": 0.5, "live": False}
-"""Settings of a new project beside its model; ``live``: points are found again after each change; ``saliency``: the
-model's own."""
+DEFAULTS: dict[str, Any] = {"model": "match", "saliency": "model", "threshold": 0.5, "live": False}
+"""Settings of a new project; ``live``: points are found again after each change; ``saliency``: the model's own.
+
+The model is ``match``, because a correction must answer at once: it is found again in a hundred pictures while five
+would be encoded, which a trained network does not do yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class Project:
     def settings(self) -> dict[str, Any]:
         """All settings."""
         row = self.store.row("SELECT value FROM meta WHERE key = 'settings'")
-        return {"model": DEFAULT} | DEFAULTS | (json.loads(row[0]) if row else {})
+        return DEFAULTS | (json.loads(row[0]) if row else {})
 
     def overview(self) -> dict[str, Any]:
         """Everything but the pictures."""

@@ -9,9 +9,11 @@ Letters: B images · C channels · H, W cells · D decoder width · G cells of t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from importlib.resources import as_file, files
 from pathlib import Path
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -19,12 +21,15 @@ from torch import Tensor, nn
 from salvit.backbones import Backbone, Tokens, build_backbone
 from salvit.backbones.files import hash_weights
 from salvit.geometry import fit_square, whole_window
+from salvit.saliency.preprocess import BLUR, preprocess_map
 from salvit.saliency.provider import Map, Picture, check_picture, fit_picture, unfit_map
 
 LEVEL_CHANNELS = (112, 320)
 """Channels of lite0's tokens at strides 16 and 32."""
 UPSCALE = 4
 """Cells of the map per cell of the finest tokens, along each side."""
+CELL = 16 // UPSCALE
+"""Pixels along a side of the map's cell."""
 
 
 class SaliencyDecoder(nn.Module):
@@ -71,6 +76,28 @@ def load_decoder(path: Path | None = None) -> SaliencyDecoder:
     except (KeyError, RuntimeError) as problem:
         raise ValueError(f"{path}: not a decoder of `salvit saliency train` ({problem})") from problem
     return decoder.requires_grad_(False).eval()
+
+
+@cache
+def own_decoder(device: torch.device) -> SaliencyDecoder:
+    """The decoder that salvit brings, on a device; loaded once."""
+    return load_decoder().to(device)
+
+
+def saliency_of_pass(tokens: Tokens, inside: Tensor) -> Tensor:
+    """Spread and blurred saliency from a pass of ``lite0``: ``inside`` (B, 4H, 4W), False in padding -> (B, 4H, 4W).
+
+    The same as the provider's map, spread by the distance transform and blurred, but at the decoder's cells in place of
+    pixels, which costs a sixteenth.
+    """
+    saliency = own_decoder(inside.device).from_tokens(tokens).cpu().numpy()
+    spread = np.zeros_like(saliency)
+    for row, (map_, within) in enumerate(zip(saliency, inside.cpu().numpy(), strict=True)):
+        rows, columns = np.flatnonzero(within.any(1)), np.flatnonzero(within.any(0))
+        if len(rows):
+            part = (slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1))
+            spread[row][part] = preprocess_map(map_[part], blur=BLUR / CELL)
+    return torch.from_numpy(spread).to(inside.device)
 
 
 class LearnedSaliency:

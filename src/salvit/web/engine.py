@@ -13,7 +13,7 @@ import torch
 from salvit.data.images import read_and_fit
 from salvit.model.detector import SalViT
 from salvit.predict import load
-from salvit.priors import provider_of, with_saliency
+from salvit.priors import provider_for_pictures, provider_of, with_saliency
 from salvit.projects import Found, Project, Shot, Target, Work, stamps_of
 from salvit.saliency import Provider, build_provider
 from salvit.transductive import refine_pack
@@ -210,5 +210,6 @@ def _conclusions(detector: Detector) -> str:
 
 def _provider(detector: Detector, name: str) -> Provider | None:
     """The source of saliency: the one that was chosen, where the model takes any from outside."""
-    own = provider_of(detector)
-    return own if own is None or name == OWN else build_provider(name)
+    if name == OWN or provider_of(detector) is None:
+        return provider_for_pictures(detector)
+    return build_provider(name)
