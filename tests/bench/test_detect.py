@@ -6,7 +6,6 @@ from salvit.bench import detect
 def test_it_measures_detection_against_the_backbone_and_puts_the_threads_back(monkeypatch):
     monkeypatch.setattr(detect, "_IMAGES", 8)
     monkeypatch.setattr(detect, "_DRAWN", 2)
-    monkeypatch.setattr(detect, "_FLIPPED", 8)
     monkeypatch.setattr(detect, "_ROUNDS", 1)
     threads = torch.get_num_threads()
     figures = detect.run()
