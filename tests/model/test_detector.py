@@ -191,7 +191,14 @@ def test_explain_gives_maps_of_the_right_shapes(tiny_model):
     }
     np.testing.assert_allclose(maps["attention"].sum((1, 2)), 1, rtol=1e-4)
     np.testing.assert_allclose(maps["probability_8"].sum((1, 2)), 1, rtol=1e-4)
-    assert "saliency" not in tiny_model.explain(pack, image(seed=1, saliency=None))
+    own = tiny_model.explain(pack, image(seed=1, saliency=None))["saliency"]  # of its own pass
+    assert own.shape == (8, 8) and not np.allclose(own, maps["saliency"])
+
+
+def test_a_model_that_wants_saliency_from_elsewhere_explains_without_it(tiny_settings):
+    settings = tiny_settings("salvit-lite0")
+    model = build_model(replace(settings, saliency="rbd"), None)
+    assert "saliency" not in model.explain(model.learn([example(saliency=None)]), image(seed=1, saliency=None))
 
 
 def test_attentiveness_comes_from_the_same_pass(tiny_settings):
