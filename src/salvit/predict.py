@@ -39,7 +39,7 @@ def load(name: str | None = None, *, device: str = "auto") -> Detector:
     """Load a detector by name.
 
     Args:
-        name: ``lite`` or ``dino`` (trained, released with salvit), ``match`` (nearest features of lite0),
+        name: ``lite`` (trained, comes with salvit), ``dino`` (where it came too), ``match`` (nearest features of lite0),
             ``match:BACKBONE``, or a file that ``salvit train`` wrote; None: ``lite``.
         device: ``auto``, ``cpu``, ``cuda``, ``cuda:1``, ``mps``.
     """

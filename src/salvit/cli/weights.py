@@ -29,9 +29,12 @@ def list_weights() -> None:
         table.add_row(entry.name, present, str(entry.megabytes), entry.licence, " · ".join(sources))
     for name in NAMES:
         file = released_path(name)
-        size = "" if file is None else f"{file.stat().st_size / 1e6:.0f}"
+        if file is None:
+            table.add_row(name, "no", "", "", f"not released yet; recipes/{name}.toml trains it")
+            continue
         source = f"comes with salvit, on the frozen {BACKBONES[name]}"
-        table.add_row(name, "yes" if file else "no", size, f"see docs/models/{name}.md", source)
+        size = f"{file.stat().st_size / 1e6:.0f}"
+        table.add_row(name, "yes", size, f"see docs/models/{name}.md", source)
     Console().print(table)
 
 

@@ -359,7 +359,11 @@ def learned_saliency(tokens: Tokens, images: Tensor) -> Tensor:
 
     Choice: bilinear. Padding does not count: a cell is padding where its middle pixel has exactly the padding's colour.
     """
-    low = saliency_of_pass(tokens, _is_inside(images, CELL))
+    return _raised(saliency_of_pass(tokens, _is_inside(images, CELL)), images)
+
+
+def _raised(low: Tensor, images: Tensor) -> Tensor:
+    """Maps of cells (B, H, W) at the size of the images: (B, S, S)."""
     raised: Tensor = F.interpolate(low[:, None], size=images.shape[-2:], mode="bilinear", align_corners=False)[:, 0]
     return raised
 
@@ -379,5 +383,4 @@ def attentive_saliency(tokens: Tokens, images: Tensor, stride: int) -> Tensor:
     """
     inside = _is_inside(images, stride)  # (B, H, W)
     low = attentiveness_map(tokens, inside) * inside
-    raised: Tensor = F.interpolate(low[:, None], size=images.shape[-2:], mode="bilinear", align_corners=False)[:, 0]
-    return raised
+    return _raised(low, images)
