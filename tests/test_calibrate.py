@@ -26,7 +26,7 @@ from salvit.checkpoint import load_checkpoint, own_weights, save_checkpoint, wit
 from salvit.data.creatures import write_creatures
 from salvit.metrics import squared_mahalanobis
 from salvit.model.certainty import calibrated
-from salvit.model.locator import Located, ScaleOutput, fused_logits
+from salvit.model.locator import Located, ScaleOutput
 from salvit.recipes import read_recipe, with_decoding
 from salvit.sources import open_problems
 
@@ -49,8 +49,9 @@ def drawn_pairs(seed, count=20000, temperature=2.0):
     truth, points = centre(drawn) + inside * cell, centre(flat.argmax(-1))
     own = 2 * torch.randn(count, 1, generator=generator)
     there = torch.rand(count, 1, generator=generator) < (0.5 * own + 1).sigmoid()
+    others = torch.zeros(count, 1, SIDE**2, 2), torch.ones(count, 1, SIDE**2, 2, 3)
     found = pairs_of(
-        logits,
+        (ScaleOutput(flat, *others),),
         Located(points, flat.softmax(-1).amax(-1), torch.eye(2).expand(count, 1, 2, 2)),
         INPUT,
         torch.tensor([1]),
@@ -61,7 +62,7 @@ def drawn_pairs(seed, count=20000, temperature=2.0):
         presence=own,
     )
     return replace(found, **{name: getattr(found, name).double() for name in ("moments", "near", "extent", "cells",
-                   "scores", "presence", "errors", "shots")})  # fmt: skip
+                   "scores", "presence", "height", "errors", "shots")})  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -131,9 +132,9 @@ def test_a_prediction_is_told_as_the_pairs_were(fitted):
     )
     located = Located(80 * torch.rand(3, 4, 2), torch.rand(3, 4), torch.eye(2).expand(3, 4, 2, 2).clone())
     shots, own = torch.tensor([1, 0, 5, 2]), torch.randn(3, 4)
-    known, shrinking = shots > 0, replace(fitted, shots=0.3, sure=0.2)
+    known, shrinking = shots > 0, replace(fitted, shots=0.3, sure=0.2, height=0.4)
     pairs = pairs_of(
-        fused_logits(scales),
+        scales,
         located,
         80,
         shots,

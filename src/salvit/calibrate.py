@@ -26,9 +26,17 @@ from salvit.data.splits import Kind, Problem, file_of
 from salvit.episode_tensors import CachedEpisodes, EpisodeSource, FreshEpisodes
 from salvit.features import SaliencyOf, Track, ViewSettings, open_cache
 from salvit.metrics import GAUSSIAN_COVERAGE, expected_calibration_error, presence_auroc
-from salvit.model.certainty import Calibration, Evidence, gather_evidence, log_odds, shrinkage, total_covariance
+from salvit.model.certainty import (
+    Calibration,
+    Evidence,
+    gather_evidence,
+    log_odds,
+    map_height,
+    shrinkage,
+    total_covariance,
+)
 from salvit.model.detector import SalViT
-from salvit.model.locator import Located, fused_logits
+from salvit.model.locator import Located, ScaleOutput, fused_logits
 from salvit.recipes import Recipe
 from salvit.types import FloatArray
 
@@ -56,6 +64,8 @@ class DevPairs:
     """(R,) as the model has them uncalibrated."""
     presence: Tensor
     """(R,) the model's own logit, 0 where it has none."""
+    height: Tensor
+    """(R,) of the maps."""
     errors: Tensor
     """(R, 2) true point − predicted point, in input pixels."""
     is_right: Tensor
@@ -170,7 +180,7 @@ def _look(model: SalViT, pool: EpisodePool, source: EpisodeSource, index: int) -
     output = model(episode.support, episode.support_points[:, :n], episode.support_mask[:, :n], episode.query)
     second = torch.tensor([is_second_half(file_of(record)) for record in drawn.queries])
     found = pairs_of(
-        fused_logits(output.scales),
+        output.scales,
         model.conclude(output.scales, shots=shots),
         model.input_size,
         shots,
@@ -185,7 +195,7 @@ def _look(model: SalViT, pool: EpisodePool, source: EpisodeSource, index: int) -
 
 
 def pairs_of(
-    logits: Tensor,
+    scales: tuple[ScaleOutput, ...],
     located: Located,
     input_size: int,
     shots: Tensor,
@@ -199,7 +209,7 @@ def pairs_of(
     """The pairs of known keypoints of some queries.
 
     Args:
-        logits: The fused map (Q, N, s, s) at temperature 1.
+        scales: Branches of every scale, of Q queries and N keypoints.
         located: What was predicted.
         input_size: l0.
         shots: (N,) how many supports have each keypoint.
@@ -209,7 +219,7 @@ def pairs_of(
         is_second: (Q,).
         presence: (Q, N) logits, where the model has them.
     """
-    points, known = located.points_input, shots > 0
+    logits, points, known = fused_logits(scales), located.points_input, shots > 0
     told = [gather_evidence(logits / temperature, points, input_size, known) for temperature in TEMPERATURES]
     errors = truth - points
     each = (
@@ -219,6 +229,7 @@ def pairs_of(
         located.covariances,
         located.scores,
         torch.zeros_like(located.scores) if presence is None else presence,
+        map_height(scales),
         errors,
         errors.norm(dim=-1) <= CORRECT * sizes[:, None],
         is_there,
@@ -249,14 +260,16 @@ def fit(pairs: DevPairs, fitted_on: str = "") -> Calibration:
     scale = radii[1] / 2
     right = _fit_logistic(_features(seen, best), seen.is_right)
     own = [pairs.presence] if pairs.has_presence else []
-    presence = _fit_logistic(torch.stack([*_features(pairs, best).unbind(1), *own], dim=1), pairs.is_there)
+    tells = torch.stack([*_features(pairs, best).unbind(1), pairs.height, *own], dim=1)
+    presence = _fit_logistic(tells, pairs.is_there)
     return Calibration(
         temperature=TEMPERATURES[best],
         spread=round(spread * scale**2, 6),
         cell=round(cell * scale**2, 6),
         radii=(round(radii[0] / scale, 4), 2.0, round(radii[2] / scale, 4)),
         right=(right[0], right[1], right[2]),
-        presence=(presence[0], presence[1], presence[2], presence[3] if own else 0.0),
+        presence=(presence[0], presence[1], presence[2], presence[4] if own else 0.0),
+        height=presence[3],
         shots=round(shots, 6),
         sure=round(sure, 6),
         fitted_on=fitted_on,
@@ -267,7 +280,7 @@ def tell(pairs: DevPairs, calibration: Calibration) -> Told:
     """What a calibration makes of pairs; the same as :func:`salvit.model.certainty.calibrated` does of a prediction."""
     number = min(range(len(TEMPERATURES)), key=lambda n: abs(TEMPERATURES[n] - calibration.temperature))
     evidence = Evidence(pairs.moments[:, number], pairs.near[:, number], pairs.extent[:, number])
-    presence = log_odds(calibration.presence[:3], evidence) + calibration.presence[3] * pairs.presence
+    presence = log_odds(calibration.presence[:3], evidence) + calibration.height * pairs.height
     return Told(
         total_covariance(
             evidence.moments,
@@ -278,7 +291,7 @@ def tell(pairs: DevPairs, calibration: Calibration) -> Told:
         ),
         torch.tensor(calibration.radii, dtype=pairs.errors.dtype).expand(len(pairs.errors), 3),
         log_odds(calibration.right, evidence).sigmoid(),
-        presence.sigmoid(),
+        (presence + calibration.presence[3] * pairs.presence).sigmoid(),
     )
 
 

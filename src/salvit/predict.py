@@ -39,8 +39,8 @@ def load(name: str | None = None, *, device: str = "auto") -> Detector:
     """Load a detector by name.
 
     Args:
-        name: ``lite`` (trained, comes with salvit), ``dino`` (where it came too), ``match`` (nearest features of lite0),
-            ``match:BACKBONE``, or a file that ``salvit train`` wrote; None: ``lite``.
+        name: ``lite`` (trained, comes with salvit), ``dino`` (where it came too), ``match`` (nearest features of
+            lite0), ``match:BACKBONE``, or a file that ``salvit train`` wrote; None: ``lite``.
         device: ``auto``, ``cpu``, ``cuda``, ``cuda:1``, ``mps``.
     """
     from salvit.backbones import build_backbone

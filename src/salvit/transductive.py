@@ -209,7 +209,7 @@ def find_candidates(detector: Detector, pack: Pack, queries: Iterable[Encoded], 
     parts = []
     for features in _chunks(queries):
         kept = means.to(features)
-        points, scores = _search(detector, kept, features, count)
+        points, scores = _search(detector, pack, kept, features, count)
         vectors = represent(detector, features, points)  # (B, N, W, D)
         similarity = F.cosine_similarity(vectors, kept[None, :, None], dim=-1)
         parts.append((points.cpu(), scores.cpu(), similarity.cpu()))
@@ -218,9 +218,9 @@ def find_candidates(detector: Detector, pack: Pack, queries: Iterable[Encoded], 
     return Candidates(*(torch.cat(column) for column in zip(*parts, strict=True)))
 
 
-def _search(detector: Detector, means: Tensor, features: Tensor, count: int) -> tuple[Tensor, Tensor]:
+def _search(detector: Detector, pack: Pack, means: Tensor, features: Tensor, count: int) -> tuple[Tensor, Tensor]:
     if isinstance(detector, SalViT):
-        return top_cells(detector.search(means, features), detector.input_size, count)
+        return top_cells(detector.search(*detector.examples(pack), features), detector.input_size, count)
     unit = F.normalize(means, dim=1)
     similarity = torch.einsum("nd,bdhw->bnhw", unit, features)
     best, cells = _top(similarity.flatten(2), count)  # (B, N, W)

@@ -48,7 +48,7 @@ def test_one_adapts_in_training_and_the_other_does_not(small, episode):
         model = small(name).train()
         inputs = episode.tensors(model)
         adapted = model(*inputs).scales[0].logits
-        plain = model.search(marked(model, episode)[0], model.encoder(inputs[3]).features)[0].logits
+        plain = model.compare(marked(model, episode)[0], model.encoder(inputs[3]).features)[0].logits
         assert torch.allclose(adapted, plain) != changes
         model.eval()
         assert not torch.allclose(model(*inputs).scales[0].logits, plain)

@@ -30,7 +30,8 @@ def test_every_row_of_the_ablation_table_runs(row):
     model = build_model(settings, None)
     with torch.no_grad():
         batch = model.prepare(torch.rand(1, 3, 64, 64), torch.rand(1, 64, 64))
-        scales = model.search(torch.rand(2, model.encoder.channels), model.encoder(batch).features)
+        vectors, mask = torch.rand(1, 2, model.encoder.channels), torch.ones(1, 2, dtype=torch.bool)
+        scales = model.search(vectors, mask, model.encoder(batch).features)
     assert all(torch.isfinite(scale.logits).all() for scale in scales)
     counts = count_parameters(model)
     assert (counts["saliency embedding"] > 0) == (row in ("salvit", "salvit-without-pe", "dino-with-salvit"))

@@ -12,6 +12,7 @@ from salvit.model.certainty import (
     calibrated,
     gather_evidence,
     log_odds,
+    map_height,
     map_moments,
     near_mass,
     object_extent,
@@ -58,6 +59,14 @@ def test_near_mass_counts_the_cells_around_the_point():
     assert near_mass(two_cells(), torch.tensor([[[6.0, 6.0]]]), 40).item() == 0.75
     assert near_mass(two_cells(), torch.tensor([[[24.5, 11.0]]]), 40).item() == 0.25
     assert near_mass(two_cells(), torch.tensor([[[14.5, 4.5]]]), 40).item() == 0
+
+
+def test_the_height_is_the_mean_of_the_greatest_logits():
+    scales = tuple(
+        ScaleOutput(logits, torch.zeros(1, 1, cells, 2), torch.zeros(1, 1, cells, 2, 3))
+        for logits, cells in ((torch.tensor([[[1.0, 5.0, -2.0, 0.0]]]), 4), (torch.tensor([[[-3.0]]]), 1))
+    )
+    assert map_height(scales).tolist() == [[1.0]]  # of 5 and −3
 
 
 def test_the_extent_is_the_spread_of_all_known_maps_together():

@@ -64,7 +64,7 @@ def test_points_come_back_in_pixels_of_the_image(tiny_model):
     pack, query = tiny_model.learn([example()]), image(seed=2)
     prediction = tiny_model.detect(pack, [query])
     with torch.no_grad():
-        located = tiny_model.find(tiny_model._prototypes(pack), tiny_model.encode([query]).features)
+        located = tiny_model.find(pack.vectors, pack.mask, tiny_model.encode([query]).features)
     np.testing.assert_allclose(prediction.points[0], query.fit.to_image(located.points_input[0].numpy()), rtol=1e-6)
     np.testing.assert_allclose(
         prediction.covariances[0], query.fit.covariance_to_image(located.covariances[0].numpy()), rtol=1e-6

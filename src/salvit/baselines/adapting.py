@@ -22,6 +22,7 @@ from salvit.model.build import build_head
 from salvit.model.detector import EpisodeOutput
 from salvit.model.locator import ScaleOutput
 from salvit.model.losses import multi_scale_loss
+from salvit.model.prototypes import prototypes
 from salvit.model.settings import ModelSettings
 from salvit.types import Encoded, Example, Pack, Prediction
 
@@ -41,16 +42,16 @@ class Adapting(Method):
         self.descriptor, self.locator = build_head(self.settings, self.encoder)
         self._adapted: Weights | None = None
 
-    def search(self, prototypes: Tensor, features: Tensor, wanted: Tensor | None = None) -> tuple[ScaleOutput, ...]:
+    def compare(self, prototypes: Tensor, features: Tensor, wanted: Tensor | None = None) -> tuple[ScaleOutput, ...]:
         """Modulate, describe, locate: with adapted weights inside :meth:`locate`, else with those that were trained."""
         return self._read(self.descriptor(features, prototypes, wanted), self._adapted)
 
     def answer(
-        self, kept: Tensor, asked: Tensor, wanted: Tensor | None, marked: tuple[Tensor, Tensor, Tensor]
+        self, vectors: Tensor, mask: Tensor, asked: Tensor, wanted: Tensor | None, marked: tuple[Tensor, Tensor]
     ) -> EpisodeOutput:
         """What is said of the queries, after adaptation to the supports where there is one."""
-        is_adapted = self.adapts_in_training or not self.training
-        weights = self.adapt(kept, *marked) if is_adapted else None
+        kept, is_adapted = prototypes(vectors, mask), self.adapts_in_training or not self.training
+        weights = self.adapt(kept, *marked, mask) if is_adapted else None
         return EpisodeOutput(self._read(self.descriptor(asked, kept, wanted), weights), None, asked)
 
     def adapt(self, prototypes: Tensor, features: Tensor, points_input: Tensor, mask: Tensor) -> Weights:
@@ -92,10 +93,10 @@ class Adapting(Method):
     def locate(self, pack: Pack, encoded: Encoded) -> Prediction:
         """As SalViT, with weights that were adapted to the pack's pictures."""
         self._check_pack(pack)
-        method, prototypes = self.settings.method, self._prototypes(pack)
-        features, points = (pack.extra[f"{method}.{name}"].to(prototypes) for name in ("features", "points"))
+        method, kept = self.settings.method, prototypes(*self.examples(pack))
+        features, points = (pack.extra[f"{method}.{name}"].to(kept) for name in ("features", "points"))
         try:
-            self._adapted = self.adapt(prototypes, features, points, pack.extra[f"{method}.mask"].to(prototypes.device))
+            self._adapted = self.adapt(kept, features, points, pack.extra[f"{method}.mask"].to(kept.device))
             return super().locate(pack, encoded)
         finally:
             self._adapted = None

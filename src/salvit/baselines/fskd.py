@@ -26,6 +26,7 @@ from salvit.model.detector import EpisodeOutput
 from salvit.model.locator import Locator, ScaleOutput, at_cell, grid_target
 from salvit.model.losses import masked_mean
 from salvit.model.modulation import modulate
+from salvit.model.prototypes import prototypes
 from salvit.model.settings import HeadSettings, ModelSettings
 from salvit.model.spatial import SpatialDescriptor, SpatialLocator
 
@@ -95,14 +96,15 @@ class FSKD(Method):
             self._widest = channels
         self.triplets = nn.Linear(3 * self.descriptor.channels, len(head.scales) * 6 * 3 * head.latent)
 
-    def search(self, prototypes: Tensor, features: Tensor, wanted: Tensor | None = None) -> tuple[ScaleOutput, ...]:
+    def compare(self, prototypes: Tensor, features: Tensor, wanted: Tensor | None = None) -> tuple[ScaleOutput, ...]:
         """The branches of every scale."""
         return self._locate(self._describe(prototypes, features, wanted), prototypes, features, wanted)
 
     def answer(
-        self, kept: Tensor, asked: Tensor, wanted: Tensor | None, marked: tuple[Tensor, Tensor, Tensor]
+        self, vectors: Tensor, mask: Tensor, asked: Tensor, wanted: Tensor | None, marked: tuple[Tensor, Tensor]
     ) -> DescribedEpisode:
-        """What :meth:`search` says of the queries, and the descriptors, for the loss of triplets."""
+        """What :meth:`compare` says of the queries, and the descriptors, for the loss of triplets."""
+        kept = prototypes(vectors, mask)
         descriptors = self._describe(kept, asked, wanted)
         scales = self._locate(descriptors, kept, asked, wanted)
         query_of = torch.zeros(0) if wanted is None else wanted.nonzero()[:, 0]

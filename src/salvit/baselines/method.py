@@ -1,6 +1,6 @@
 """What the compared methods share: SalViT's backbone, pooling, prototypes and verbs, without its transformer.
 
-A method says how prototypes are looked for in query features (:meth:`Method.search`), and nothing else. Most give one
+A method says how prototypes are looked for in query features (:meth:`Method.compare`), and nothing else. Most give one
 score for each cell of the feature map; :func:`scale_of_map` says that in the words of the localisation net, so that
 losses, decoding and evaluation are SalViT's own.
 
@@ -22,6 +22,7 @@ from salvit.baselines.match import covariance_of_map, peak_of_map
 from salvit.model.detector import EpisodeOutput, SalViT
 from salvit.model.encoder import Encoder, EncoderInput, EncoderOutput
 from salvit.model.locator import Located, ScaleOutput
+from salvit.model.prototypes import prototypes
 from salvit.model.saliency_mask import downscale
 from salvit.model.settings import ModelSettings
 
@@ -50,7 +51,7 @@ class PlainEncoder(Encoder):
 
 
 class Method(SalViT, ABC):
-    """A compared method; a subclass makes its parts after ``super().__init__`` and overrides :meth:`search`.
+    """A compared method; a subclass makes its parts after ``super().__init__`` and overrides :meth:`compare`.
 
     None has a presence logit, which is ours: the score stands for presence.
     """
@@ -62,18 +63,22 @@ class Method(SalViT, ABC):
         self.name = f"{settings.method}:{backbone.name}"
 
     @abstractmethod
-    def search(self, prototypes: Tensor, features: Tensor, wanted: Tensor | None = None) -> tuple[ScaleOutput, ...]:
+    def compare(self, prototypes: Tensor, features: Tensor, wanted: Tensor | None = None) -> tuple[ScaleOutput, ...]:
         """Prototypes c (N, D), features (Q, D, H, W) -> scales for (Q, N), or for (1, P) of ``wanted`` (Q, N)."""
 
-    def find(self, prototypes: Tensor, features: Tensor, shots: Tensor | None = None) -> Located:
+    def search(self, vectors: Tensor, mask: Tensor, features: Tensor) -> tuple[ScaleOutput, ...]:
+        """What :meth:`compare` says for the mean of the examples."""
+        return self.compare(prototypes(vectors, mask), features)
+
+    def find(self, vectors: Tensor, mask: Tensor, features: Tensor) -> Located:
         """What :meth:`search` says, decoded, and calibrated where the method was."""
-        return self.conclude(self.search(prototypes, features), shots=shots)
+        return self.conclude(self.search(vectors, mask, features), shots=mask.sum(0))
 
     def answer(
-        self, kept: Tensor, asked: Tensor, wanted: Tensor | None, marked: tuple[Tensor, Tensor, Tensor]
+        self, vectors: Tensor, mask: Tensor, asked: Tensor, wanted: Tensor | None, marked: tuple[Tensor, Tensor]
     ) -> EpisodeOutput:
-        """What :meth:`search` says of the queries."""
-        return EpisodeOutput(self.search(kept, asked, wanted), None, asked)
+        """What :meth:`compare` says of the queries."""
+        return EpisodeOutput(self.compare(prototypes(vectors, mask), asked, wanted), None, asked)
 
 
 def check_head(settings: ModelSettings) -> None:

@@ -48,7 +48,7 @@ class ProbIntr(Method):
         super().__init__(settings, backbone, DistinctEncoder(settings, backbone))
         self.sharpness = nn.Parameter(torch.tensor(SHARPNESS))
 
-    def search(self, prototypes: Tensor, features: Tensor, wanted: Tensor | None = None) -> tuple[ScaleOutput, ...]:
+    def compare(self, prototypes: Tensor, features: Tensor, wanted: Tensor | None = None) -> tuple[ScaleOutput, ...]:
         """Scores are what :func:`introspective_scores` says."""
         return scale_of_map(introspective_scores(prototypes, features, self.sharpness), wanted)
 

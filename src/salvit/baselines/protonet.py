@@ -12,7 +12,7 @@ from salvit.model.locator import ScaleOutput
 class ProtoNet(Method):
     """No parameters beside the features'."""
 
-    def search(self, prototypes: Tensor, features: Tensor, wanted: Tensor | None = None) -> tuple[ScaleOutput, ...]:
+    def compare(self, prototypes: Tensor, features: Tensor, wanted: Tensor | None = None) -> tuple[ScaleOutput, ...]:
         """Scores are negative squared distances."""
         return scale_of_map(negative_distances(prototypes, features), wanted)
 

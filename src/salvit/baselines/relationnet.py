@@ -31,7 +31,7 @@ class RelationNet(Method):
         self.score = nn.Conv2d(HIDDEN, 1, kernel_size=1)
         self._widest = HIDDEN
 
-    def search(self, prototypes: Tensor, features: Tensor, wanted: Tensor | None = None) -> tuple[ScaleOutput, ...]:
+    def compare(self, prototypes: Tensor, features: Tensor, wanted: Tensor | None = None) -> tuple[ScaleOutput, ...]:
         """Scores are what the relation module says; query by query, for the keypoints that are wanted in it."""
         assert self.relate.bias is not None
         weight, parts = self.relate.weight.flatten(1), []

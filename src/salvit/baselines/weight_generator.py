@@ -36,7 +36,7 @@ class WeightGeneratorWithoutAttention(Method):
         """Weights of the detectors (N, D) of prototypes (N, D)."""
         return self.of_average * prototypes
 
-    def search(self, prototypes: Tensor, features: Tensor, wanted: Tensor | None = None) -> tuple[ScaleOutput, ...]:
+    def compare(self, prototypes: Tensor, features: Tensor, wanted: Tensor | None = None) -> tuple[ScaleOutput, ...]:
         """Scores are cosines with the generated weights."""
         weights, cells = F.normalize(self.weights(prototypes), dim=1), F.normalize(features, dim=1)
         return scale_of_map(self.sharpness * torch.einsum("nd,qdhw->qnhw", weights, cells), wanted)

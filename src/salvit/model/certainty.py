@@ -43,6 +43,8 @@ class Calibration:
     presence: tuple[float, float, float, float]
     """Log-odds that the keypoint is there to be seen: as ``right``, and the weight of the model's own logit, 0 where it
     has none."""
+    height: float = 0.0
+    """Weight of the height of the maps in the log-odds of presence."""
     shots: float = 0.0
     """Σ shrinks by this power of the number of examples that have the keypoint: more of them, better known."""
     sure: float = 0.0
@@ -92,7 +94,7 @@ def calibrated(
     known = None if shots is None else shots > 0
     examples = torch.ones(()).to(located.scores) if shots is None else shots.to(located.scores)
     evidence = gather_evidence(fused_logits(scales) / calibration.temperature, located.points_input, input_size, known)
-    presence = log_odds(calibration.presence[:3], evidence)
+    presence = log_odds(calibration.presence[:3], evidence) + calibration.height * map_height(scales)
     if located.presence is not None:
         presence = presence + calibration.presence[3] * located.presence.clamp(SURE, 1 - SURE).logit()
     return replace(
@@ -144,6 +146,14 @@ def near_mass(probability: Tensor, points_input: Tensor, input_size: int) -> Ten
     x, y = line - points_input[..., :1], line - points_input[..., 1:]  # (Q, N, s)
     is_near = x.square()[..., None, :] + y.square()[..., :, None] <= (NEAR * input_size) ** 2
     return (probability * is_near).sum((-2, -1))
+
+
+def map_height(scales: tuple[ScaleOutput, ...]) -> Tensor:
+    """The greatest logit of each map, in the mean over scales: (Q, N, S²) each -> (Q, N) (ours).
+
+    A softmax makes every map sum to 1; before it, a map in which nothing is like the keypoint is low everywhere.
+    """
+    return torch.stack([scale.logits.amax(-1) for scale in scales]).mean(0)
 
 
 def object_extent(means: Tensor, moments: Tensor, points_input: Tensor, known: Tensor | None) -> Tensor:

@@ -29,7 +29,7 @@ from salvit.model.encoder import Encoder, EncoderInput, EncoderOutput
 from salvit.model.gathered import decode_gathered
 from salvit.model.locator import Located, Locator, ScaleOutput, decode, decode_agreed
 from salvit.model.modulation import DescriptorNet
-from salvit.model.prototypes import gaussian_pooling, pooling_sigma, prototypes
+from salvit.model.prototypes import example_shares, gaussian_pooling, pooling_sigma, prototypes
 from salvit.model.saliency_mask import downscale
 from salvit.model.settings import Decoding, ModelSettings
 from salvit.model.spatial import SpatialDescriptor, SpatialLocator
@@ -102,12 +102,21 @@ class SalViT(nn.Module):
         """Gaussian pooling: features (K, D, H, W), points (K, N, 2) -> representations Φ (K, N, D)."""
         return gaussian_pooling(features, points_input, self.backbone.stride, self._sigma)
 
-    def search(self, prototypes: Tensor, features: Tensor, wanted: Tensor | None = None) -> tuple[ScaleOutput, ...]:
-        """Modulate, describe, locate: prototypes c (N, D), query features (Q, D, H, W) -> branches of every scale.
+    def describe(self, vectors: Tensor, mask: Tensor, features: Tensor, wanted: Tensor | None = None) -> Tensor:
+        """Modulate and describe: vectors Φ (K, N, D) of K examples, mask (K, N), query features (Q, D, H, W).
 
-        With ``wanted`` (Q, N) only these pairs of query and keypoint, row by row, as keypoints of one query.
+        A keypoint's examples count as their mean c; with the dynamic head as the mean of what each makes. With
+        ``wanted`` (Q, N) only these pairs of query and keypoint, row by row, as keypoints of one query.
         """
-        return self.locator(self.descriptor(features, prototypes, wanted))  # type: ignore[no-any-return]
+        if isinstance(self.descriptor, DynamicDescriptor):
+            described: Tensor = self.descriptor(features, vectors, example_shares(mask), wanted)
+        else:
+            described = self.descriptor(features, prototypes(vectors, mask), wanted)
+        return described
+
+    def search(self, vectors: Tensor, mask: Tensor, features: Tensor) -> tuple[ScaleOutput, ...]:
+        """Modulate, describe, locate: what :meth:`describe` takes -> branches of every scale."""
+        return self.locator(self.describe(vectors, mask, features))  # type: ignore[no-any-return]
 
     def search_at(
         self, prototypes: Tensor, picks: Tensor, features: Tensor, wanted: Tensor, points_input: Tensor
@@ -122,12 +131,12 @@ class SalViT(nn.Module):
         scales, logits = self.descriptor.at_places(features, prototypes, picks, wanted, points_input, self.input_size)
         return scales, logits if self.settings.head.presence else None
 
-    def find(self, prototypes: Tensor, features: Tensor, shots: Tensor | None = None) -> Located:
-        """What :meth:`search` says, :meth:`concluded <conclude>`; ``shots`` (N,): examples that have each keypoint."""
-        described = self.descriptor(features, prototypes)
+    def find(self, vectors: Tensor, mask: Tensor, features: Tensor) -> Located:
+        """What :meth:`search` says, :meth:`concluded <conclude>`."""
+        described = self.describe(vectors, mask, features)
         logits = self.presence(described)
         if self.settings.head.decoding != "mean" or self.calibration is not None:
-            return self.conclude(self.locator(described), logits, shots)
+            return self.conclude(self.locator(described), logits, mask.sum(0))
         located = self.locator.locate(described, self.input_size)  # only the winning cells matter
         return located if logits is None else replace(located, presence=logits.sigmoid())
 
@@ -175,17 +184,18 @@ class SalViT(nn.Module):
         """One episode: K support images with points (K, N, 2) and mask (K, N), Q query images; ``wanted`` (Q, N)."""
         shots, encoded = len(support.raw), self.encoder(support.joined(query))  # one batch costs less than two
         marked, asked = encoded.features[:shots], encoded.features[shots:]
-        kept = prototypes(self.represent(marked, points_input), mask)  # (N, D)
-        return replace(self.answer(kept, asked, wanted, (marked, points_input, mask)), exponents=encoded.exponents)
+        vectors = self.represent(marked, points_input)  # (K, N, D)
+        output = self.answer(vectors, mask, asked, wanted, (marked, points_input))
+        return replace(output, exponents=encoded.exponents)
 
     def answer(
-        self, kept: Tensor, asked: Tensor, wanted: Tensor | None, marked: tuple[Tensor, Tensor, Tensor]
+        self, vectors: Tensor, mask: Tensor, asked: Tensor, wanted: Tensor | None, marked: tuple[Tensor, Tensor]
     ) -> EpisodeOutput:
-        """What is said of an episode's queries: prototypes (N, D) and features (Q, D, H, W) of the queries.
+        """What is said of an episode's queries: vectors (K, N, D), mask (K, N), features (Q, D, H, W) of the queries.
 
-        ``marked`` are the supports, for a method that adapts to them: features (K, D, H, W), points (K, N, 2) and mask.
+        ``marked`` are the supports, for a method that adapts to them: features (K, D, H, W) and points (K, N, 2).
         """
-        described = self.descriptor(asked, kept, wanted)
+        described = self.describe(vectors, mask, asked, wanted)
         return EpisodeOutput(self.locator(described), None, asked, presence=self.presence(described))
 
     def own_losses(self, output: EpisodeOutput, points_input: Tensor, valid: Tensor) -> dict[str, Tensor]:
@@ -231,8 +241,8 @@ class SalViT(nn.Module):
     def locate(self, pack: Pack, encoded: Encoded) -> Prediction:
         """Find the keypoints of a pack in encoded images, in pixels of each image."""
         self._check_pack(pack)
-        parts = [self.find(*chunk, pack.mask.sum(0).to(self.device)) for chunk in self._chunks(pack, encoded.features)]
-        located = _joined(parts)
+        vectors, mask = self.examples(pack)
+        located = _joined([self.find(vectors, mask, part) for part in self._chunks(pack, encoded.features)])
         points_input, scores, covariances = (
             tensor.double().cpu().numpy() for tensor in (located.points_input, located.scores, located.covariances)
         )
@@ -262,7 +272,7 @@ class SalViT(nn.Module):
         self._check_pack(pack)
         batch = self.prepare(*self.tensors([image]))
         output: EncoderOutput = self.encoder(batch)
-        scales = self.search(self._prototypes(pack), output.features)
+        scales = self.search(*self.examples(pack), output.features)
         maps = {
             f"probability_{scale.size}": scale.probabilities[0].unflatten(-1, (scale.size,) * 2) for scale in scales
         }
@@ -325,15 +335,14 @@ class SalViT(nn.Module):
         points = np.where(mask[..., None], points, 0.0)
         return names, torch.from_numpy(points), torch.from_numpy(mask)
 
-    def _prototypes(self, pack: Pack) -> Tensor:
-        return prototypes(pack.vectors.to(self.device), pack.mask.to(self.device))
+    def examples(self, pack: Pack) -> tuple[Tensor, Tensor]:
+        """Vectors (K, N, D) and mask (K, N) of a pack, where the weights are."""
+        return pack.vectors.to(self.device), pack.mask.to(self.device)
 
-    def _chunks(self, pack: Pack, features: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """Prototypes, with as many queries at a time as fit into memory."""
-        kept = self._prototypes(pack)
-        each = len(kept) * self._widest * features.shape[-2] * features.shape[-1]
-        for part in features.split(max(1, LARGEST_CHUNK // max(each, 1))):
-            yield kept, part
+    def _chunks(self, pack: Pack, features: Tensor) -> Iterator[Tensor]:
+        """As many queries at a time as fit into memory."""
+        each = len(pack.names) * self._widest * features.shape[-2] * features.shape[-1]
+        yield from features.split(max(1, LARGEST_CHUNK // max(each, 1)))
 
     def _check_pack(self, pack: Pack) -> None:
         if pack.weights_sha256 != self.weights_sha256:

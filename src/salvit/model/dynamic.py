@@ -64,17 +64,19 @@ class DynamicDescriptor(nn.Module):
         self.gain = nn.Parameter(torch.full((len(scales),), raw_gain)) if compared else None
         self.channels = channels
 
-    def forward(self, features: Tensor, prototypes: Tensor, wanted: Tensor | None = None) -> Tensor:
-        """Features (Q, D, H, W) and prototypes (N, D) to cells (Q, N, C + 1, 3 + 2V), or (1, P, …) of wanted pairs.
+    def forward(self, features: Tensor, vectors: Tensor, shares: Tensor, wanted: Tensor | None = None) -> Tensor:
+        """Features (Q, D, H, W) and vectors (K, N, D) to cells (Q, N, C + 1, 3 + 2V), or (1, P, …) of wanted pairs.
 
-        The last cell's first number is the logit of presence.
+        Each example's vector makes weights of its own, and the picture is read with their mean by ``shares`` (K, N):
+        as logits are linear in the weights, that is the mean of the logarithms of the maps that each example alone
+        would give, at the cost of one map. The last cell's first number is the logit of presence.
         """
         maps, picks = self._maps(features), torch.zeros(len(features), 1, dtype=torch.long, device=features.device)
-        weights = self._weights(prototypes[None], picks)
+        weights, directions = self._weights(vectors, picks, shares), self._directions(vectors, shares)
         cells = []
         for number, size in enumerate(self.sizes):
             places = at_cells(maps, size)
-            logits = self._logits(places, weights, number, features, prototypes[None], picks)
+            logits = self._logits(places, weights, number, features, directions[picks])
             branches = torch.einsum("qmc,nbm->qncb", places, weights.branches[0, :, number]) + self.bias[number, 1:]
             cells.append(torch.cat([logits[:, 0, ..., None], branches], dim=-1))
         presence = F.pad(_presence(maps, weights)[:, 0, :, None, None], (0, self.outputs - 1))  # (Q, N, 1, 3 + 2V)
@@ -97,13 +99,13 @@ class DynamicDescriptor(nn.Module):
         picture is asked with, wanted (Q, s, N); logits (1, P, S²), offsets (1, P, 1, 2), latents (1, P, 1, 2, V),
         presence (1, P).
         """
-        maps, weights = self._maps(features), self._weights(prototypes, picks)
+        maps, weights, directions = self._maps(features), self._weights(prototypes, picks), self._directions(prototypes)
         of_picture, of_set, of_keypoint = wanted.nonzero(as_tuple=True)  # (P,) each
         of_prototype = picks[of_picture, of_set] * prototypes.shape[1] + of_keypoint
         outputs = []
         for number, size in enumerate(self.sizes):
             places = at_cells(maps, size)  # (Q, m, S²)
-            logits = self._logits(places, weights, number, features, prototypes, picks)
+            logits = self._logits(places, weights, number, features, directions[picks])
             cells, _ = grid_target(points_input, input_size, size)  # (P,)
             there = places.transpose(1, 2).flatten(0, 1).index_select(0, of_picture * size**2 + cells)  # (P, m)
             reads = weights.branches[:, :, number].flatten(0, 1).index_select(0, of_prototype)  # (P, 2 + 2V, m)
@@ -116,32 +118,34 @@ class DynamicDescriptor(nn.Module):
         maps = F.relu(self.project(features[:, : features.shape[1] - self.compared]) + self.position)
         return maps + F.relu(self.mix(maps))
 
-    def _weights(self, prototypes: Tensor, picks: Tensor) -> _Weights:
-        """Prototypes (S, N, D) to what is read with, for each picture's picks (Q, s)."""
+    def _weights(self, prototypes: Tensor, picks: Tensor, shares: Tensor | None = None) -> _Weights:
+        """Prototypes (S, N, D) to what is read with, for each picture's picks (Q, s); with shares one set, the mean."""
         own = prototypes[..., : prototypes.shape[-1] - self.compared]
-        made = self.generate(own) / self.channels**0.5
+        made = _mean(self.generate(own), shares) / self.channels**0.5
         reads, seen = made.split([made.shape[-1] - 2 * self.channels, 2 * self.channels], dim=-1)
         scales = reads.unflatten(-1, (len(self.sizes), self.outputs, self.channels))  # (S, N, scales, 3 + 2V, m)
         return _Weights(scales[..., 0, :][picks], scales[..., 1:, :], seen[picks])
 
-    def _logits(
-        self, places: Tensor, weights: _Weights, number: int, features: Tensor, prototypes: Tensor, picks: Tensor
-    ) -> Tensor:
-        """The logits of a scale, raw tokens compared where that is wanted: places (Q, m, S²) -> (Q, s, N, S²)."""
-        reads = weights.logits[:, :, :, number]  # (Q, s, N, m)
-        logits: Tensor = (reads.flatten(1, 2) @ places).unflatten(1, reads.shape[1:3]) + self.bias[number, 0]
-        return logits + self._similarity(features, prototypes, picks, number) if self.compared else logits
-
-    def _similarity(self, features: Tensor, prototypes: Tensor, picks: Tensor, number: int) -> Tensor:
-        """Cosine similarity of raw tokens at the cells of a scale, times its gain: (Q, s, N, S²).
+    def _directions(self, prototypes: Tensor, shares: Tensor | None = None) -> Tensor:
+        """Raw tokens of prototypes at length 1: (S, N, D) -> (S, N, C), (1, N, C) with shares; C = 0: none compared.
 
         Choice: raw tokens are compared as they are, so that only the gain is learnt from it.
         """
+        raw = prototypes[..., prototypes.shape[-1] - self.compared :].detach()
+        return _mean(F.normalize(raw, dim=-1), shares)
+
+    def _logits(self, places: Tensor, weights: _Weights, number: int, features: Tensor, directions: Tensor) -> Tensor:
+        """The logits of a scale, raw tokens compared where that is wanted: places (Q, m, S²) -> (Q, s, N, S²)."""
+        reads = weights.logits[:, :, :, number]  # (Q, s, N, m)
+        logits: Tensor = (reads.flatten(1, 2) @ places).unflatten(1, reads.shape[1:3]) + self.bias[number, 0]
+        return logits + self._similarity(features, directions, number) if self.compared else logits
+
+    def _similarity(self, features: Tensor, directions: Tensor, number: int) -> Tensor:
+        """Cosine similarity of raw tokens at the cells of a scale, times its gain: (Q, s, N, C) -> (Q, s, N, S²)."""
         assert self.gain is not None
-        raw, of_prototypes = features[:, -self.compared :].detach(), prototypes[..., -self.compared :].detach()
+        raw = features[:, -self.compared :].detach()
         tokens = F.normalize(vectors_at_cells(raw, self.sizes[number]), dim=-1)  # (Q, S², C)
-        kept = F.normalize(of_prototypes, dim=-1)[picks]  # (Q, s, N, C)
-        similarity: Tensor = (kept.flatten(1, 2) @ tokens.transpose(1, 2)).unflatten(1, kept.shape[1:3])
+        similarity: Tensor = (directions.flatten(1, 2) @ tokens.transpose(1, 2)).unflatten(1, directions.shape[1:3])
         return self.gain[number] * similarity
 
 
@@ -167,6 +171,11 @@ class DynamicLocator(nn.Module):
     def locate(self, described: Tensor, input_size: int) -> Located:
         """:func:`decode` of :meth:`forward`."""
         return decode(self(described), input_size)
+
+
+def _mean(values: Tensor, shares: Tensor | None) -> Tensor:
+    """Values (K, N, …) in their mean by shares (K, N), as one set (1, N, …); as they are without shares."""
+    return values if shares is None else (values * shares[..., None]).sum(0, keepdim=True)
 
 
 def _presence(maps: Tensor, weights: _Weights) -> Tensor:

@@ -59,6 +59,11 @@ def prototypes(vectors: Tensor, mask: Tensor) -> Tensor:
     return kept.sum(0) / mask.sum(0).clamp_min(1)[:, None].to(vectors.dtype)
 
 
+def example_shares(mask: Tensor) -> Tensor:
+    """What each shot counts in a mean over those that have the keypoint: mask (K, N) bool -> (K, N), float."""
+    return mask.float() / mask.sum(0).clamp_min(1)
+
+
 def leave_one_out(vectors: Tensor, mask: Tensor) -> Tensor:
     """For each shot the :func:`prototypes` of all others (ours).
 
