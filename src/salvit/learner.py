@@ -89,7 +89,8 @@ def all_ways(episode: EpisodeTensors, query: EncoderInput, model: SalViT) -> tup
 
     An episode of K supports and Q queries so gives (K + Q)(K + Q − 1) ways from picture to picture, where its own has
     Q, for the encoding of the same pictures; each picture is also looked at with the mean of all others, so that many
-    shots are learnt too. Only the episode's own way tells of presence.
+    shots are learnt too. Only the episode's own way tells of presence. Choice: several pictures count as their mean
+    prototype here, as in the paper; :meth:`SalViT.describe` takes the mean of the weights that they make.
     Letters: I = K + Q pictures · M keypoints, auxiliary ones too.
     """
     shots, device = len(episode.support_mask), episode.valid.device
@@ -138,14 +139,16 @@ class Learner(nn.Module):
         """The terms of L = λ1 L_ms^occ + λ2 L_reg + λ3 L_aln (paper Sec. 3.3) and their sum, ``loss``."""
         episode = unflat(num_real, parts)
         shown = episode.query if episode.masked is None else episode.masked.query
-        is_aligned = episode.masked is not None and self._settings.masking.alignment != "none"
+        alignment = self._settings.masking.alignment
         if self._settings.all_ways:
-            terms = total_loss(*all_ways(episode, shown, self.model), self.model, self._settings)
-            output = self._look(episode, shown) if is_aligned else None
+            output, pairs = all_ways(episode, shown, self.model)
+            terms = total_loss(output, pairs, self.model, self._settings)
+            if episode.masked is not None and alignment == "probability":
+                output = self._look(episode, shown)  # maps of the episode's own pairs
         else:
             output = self._look(episode, shown)
             terms = episode_losses(output, episode, self.model, self._settings)
-        if is_aligned and episode.masked is not None and output is not None:
+        if episode.masked is not None and alignment != "none":
             terms["alignment"] = self._alignment(episode, episode.masked, output)
             terms["loss"] = terms["loss"] + self._settings.lambdas[2] * terms["alignment"]
         return terms
