@@ -44,7 +44,7 @@ def usable_models() -> list[str]:
 
 
 DEFAULT = "lite"
-"""What detection uses where no model is named; a project of the page begins with ``match``."""
+"""What detection uses where no model is named."""
 
 
 def load_released(name: str, *, device: str = "auto") -> SalViT:

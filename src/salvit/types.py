@@ -89,12 +89,15 @@ class Encoded:
     """B of them."""
     saliency: Tensor | None = None
     """(B, H, W) on the token grid, where the detector uses one."""
+    looked: Tensor | None = None
+    """(B, …) what the detector's head makes of a picture alone, where it was made once (:meth:`SalViT.look`)."""
 
     def select(self, rows: Sequence[int]) -> Encoded:
         """Some of the images, in the order of ``rows``."""
         chosen = list(rows)
         saliency = None if self.saliency is None else self.saliency[chosen]
-        return Encoded(self.features[chosen], tuple(self.fits[row] for row in chosen), saliency)
+        looked = None if self.looked is None else self.looked[chosen]
+        return Encoded(self.features[chosen], tuple(self.fits[row] for row in chosen), saliency, looked)
 
 
 @dataclass(frozen=True, slots=True)

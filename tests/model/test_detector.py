@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from salvit.backbones import Tokens
-from salvit.geometry import MEAN_COLOUR, fit_square
+from salvit.geometry import fit_square
 from salvit.model.build import build_model
-from salvit.model.detector import SalViT, attentive_saliency
+from salvit.model.detector import SalViT
 from salvit.model.losses import multi_scale_loss
-from salvit.saliency.attentiveness import attentiveness_map
+from salvit.model.settings import preset
 from salvit.types import Detector, Example, FittedImage
 
 
@@ -209,18 +208,6 @@ def test_attentiveness_comes_from_the_same_pass(tiny_settings):
     assert encoded.saliency.std() > 0
 
 
-def test_attentive_saliency_is_the_providers_map_at_the_input_size_and_zero_in_padding():
-    torch.manual_seed(0)
-    tokens = Tokens((torch.rand(2, 6, 4, 4),), torch.rand(2, 4, 4))
-    images = torch.rand(2, 3, 56, 56)
-    maps = attentive_saliency(tokens, images, 14)
-    assert maps.shape == (2, 56, 56) and 0 <= maps.min() and maps.max() <= 1
-    middles = maps.reshape(2, 4, 14, 4, 14)[:, :, 6:8, :, 6:8].mean((2, 4))
-    torch.testing.assert_close(middles, attentiveness_map(tokens), atol=0.05, rtol=0.0)
-    images[:, :, 42:] = torch.tensor(MEAN_COLOUR).view(1, 3, 1, 1) / 255.0
-    assert attentive_saliency(tokens, images, 14)[:, 49:].max() == 0
-
-
 def test_raw_tokens_are_normalised_where_settings_say_so(tiny_model):
     raw = tiny_model.prepare(torch.rand(2, 3, 128, 128)).raw
     torch.testing.assert_close(raw[:, :112].square().sum(1), torch.full((2, 8, 8), 216.0))
@@ -249,3 +236,18 @@ def test_padding_keypoints_changes_no_gradient(tiny_settings):
         multi_scale_loss(output.scales, points[:, :count], mask[:, :count], 128).backward()
         gradients.append(model.descriptor.project.weight.grad.clone())
     torch.testing.assert_close(*gradients, rtol=1e-3, atol=1e-5)
+
+
+def test_a_picture_that_was_looked_at_before_gives_the_same_points():
+    torch.manual_seed(0)
+    swift_model = build_model(replace(preset("salvit-lite0", "swift"), input_size=128), None)
+    pack = swift_model.learn([example(), example(seed=1)])
+    encoded = swift_model.encode([image(seed=2), image(seed=3)])
+    there, again = swift_model.locate(pack, encoded), swift_model.locate(pack, swift_model.look(encoded))
+    np.testing.assert_allclose(again.points, there.points, atol=1e-6)
+    np.testing.assert_allclose(again.presence, there.presence, atol=1e-6)
+
+
+def test_a_head_that_makes_nothing_of_a_picture_alone_leaves_it_as_it_is(tiny_model):
+    encoded = tiny_model.encode([image()])
+    assert tiny_model.look(encoded) is encoded

@@ -112,6 +112,17 @@ def test_several_examples_give_the_mean_of_the_logarithms_of_their_own_maps(make
             torch.testing.assert_close(scale.probabilities[:, keypoint], expected, atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.parametrize("make", [head, comparing_head])
+def test_what_was_looked_at_once_is_read_again_and_again(make):
+    descriptor, _ = make()
+    features = torch.randn(2, 8 + descriptor.compared, *GRID)
+    looked = descriptor.look(features)
+    assert looked.shape == (2, 6 + descriptor.compared, 16 + 36 + 2)
+    for keypoints in (1, 3):
+        asked = one(torch.randn(keypoints, 8 + descriptor.compared))
+        assert torch.equal(descriptor.read(looked, *asked), descriptor(features, *asked))
+
+
 def test_a_similar_place_is_found_before_anything_is_learnt():
     descriptor, locator = comparing_head()
     for parameter in (*descriptor.generate[2].parameters(), descriptor.bias):

@@ -1,13 +1,14 @@
 """Features that are kept."""
 
 import os
+from dataclasses import replace
 
 import pytest
 import torch
 
 from salvit.geometry import fit_square
 from salvit.types import Encoded
-from salvit.web.encodings import Encodings, encoding_key, join_encodings
+from salvit.web.encodings import Encodings, encoding_key, join_encodings, join_to_search
 
 
 def encoded(seed, size=8):
@@ -56,3 +57,13 @@ def test_pictures_are_joined_in_order_as_32_bits():
     both = join_encodings([encoded(0), encoded(1)])
     assert both.features.dtype == torch.float32 and both.features.shape == (2, 4, 8, 8) and len(both.fits) == 2
     assert torch.equal(both.features[1], encoded(1).features[0])
+
+
+def test_what_the_head_looked_at_is_kept_and_searched_instead_of_features(cache, tmp_path):
+    looked = torch.rand(1, 6, 10)
+    kept = cache.put("a", replace(encoded(0), looked=looked))
+    again = Encodings(tmp_path, 10_000, 10_000).get("a")
+    assert torch.equal(again.looked, looked.half()) and cache.held_bytes == 2 * (8 * 8 * (4 + 1) + 60)
+    to_search = join_to_search([kept, again])
+    assert to_search.looked.dtype == torch.float32 and to_search.looked.shape == (2, 6, 10)
+    assert join_to_search([kept, cache.put("b", encoded(1))]).looked is None  # one was never looked at: all anew

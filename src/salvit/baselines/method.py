@@ -70,7 +70,7 @@ class Method(SalViT, ABC):
         """What :meth:`compare` says for the mean of the examples."""
         return self.compare(prototypes(vectors, mask), features)
 
-    def find(self, vectors: Tensor, mask: Tensor, features: Tensor) -> Located:
+    def find(self, vectors: Tensor, mask: Tensor, features: Tensor, looked: Tensor | None = None) -> Located:
         """What :meth:`search` says, decoded, and calibrated where the method was."""
         return self.conclude(self.search(vectors, mask, features), shots=mask.sum(0))
 

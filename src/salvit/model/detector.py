@@ -15,26 +15,24 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 import salvit
 from salvit.backbones import Backbone, Tokens
 from salvit.backbones.batch_norm import set_batch_norm
 from salvit.backbones.files import hash_weights
-from salvit.geometry import MEAN_COLOUR, Fit, input_to_grid, is_inside
+from salvit.geometry import Fit, input_to_grid, is_inside
 from salvit.model.certainty import Calibration, calibrated
 from salvit.model.dynamic import DynamicDescriptor, DynamicLocator
 from salvit.model.encoder import Encoder, EncoderInput, EncoderOutput
 from salvit.model.gathered import decode_gathered
 from salvit.model.locator import Located, Locator, ScaleOutput, decode, decode_agreed
 from salvit.model.modulation import DescriptorNet
+from salvit.model.own_saliency import attentive_saliency, learned_saliency
 from salvit.model.prototypes import example_shares, gaussian_pooling, pooling_sigma, prototypes
 from salvit.model.saliency_mask import downscale
 from salvit.model.settings import Decoding, ModelSettings
 from salvit.model.spatial import SpatialDescriptor, SpatialLocator
-from salvit.saliency.attentiveness import attentiveness_map
-from salvit.saliency.learned import CELL, saliency_of_pass
 from salvit.types import Encoded, Example, FittedImage, Pack, Prediction
 
 LARGEST_CHUNK = 2**26
@@ -102,14 +100,23 @@ class SalViT(nn.Module):
         """Gaussian pooling: features (K, D, H, W), points (K, N, 2) -> representations Φ (K, N, D)."""
         return gaussian_pooling(features, points_input, self.backbone.stride, self._sigma)
 
-    def describe(self, vectors: Tensor, mask: Tensor, features: Tensor, wanted: Tensor | None = None) -> Tensor:
+    def describe(
+        self,
+        vectors: Tensor,
+        mask: Tensor,
+        features: Tensor,
+        wanted: Tensor | None = None,
+        looked: Tensor | None = None,
+    ) -> Tensor:
         """Modulate and describe: vectors Φ (K, N, D) of K examples, mask (K, N), query features (Q, D, H, W).
 
         A keypoint's examples count as their mean c; with the dynamic head as the mean of what each makes. With
-        ``wanted`` (Q, N) only these pairs of query and keypoint, row by row, as keypoints of one query.
+        ``wanted`` (Q, N) only these pairs of query and keypoint, row by row, as keypoints of one query. ``looked`` is
+        what the dynamic head made of the features before (:meth:`look`).
         """
         if isinstance(self.descriptor, DynamicDescriptor):
-            described: Tensor = self.descriptor(features, vectors, example_shares(mask), wanted)
+            looked = self.descriptor.look(features) if looked is None else looked
+            described = self.descriptor.read(looked, vectors, example_shares(mask), wanted)
         else:
             described = self.descriptor(features, prototypes(vectors, mask), wanted)
         return described
@@ -131,9 +138,9 @@ class SalViT(nn.Module):
         scales, logits = self.descriptor.at_places(features, prototypes, picks, wanted, points_input, self.input_size)
         return scales, logits if self.settings.head.presence else None
 
-    def find(self, vectors: Tensor, mask: Tensor, features: Tensor) -> Located:
-        """What :meth:`search` says, :meth:`concluded <conclude>`."""
-        described = self.describe(vectors, mask, features)
+    def find(self, vectors: Tensor, mask: Tensor, features: Tensor, looked: Tensor | None = None) -> Located:
+        """What :meth:`search` says, :meth:`concluded <conclude>`; ``looked`` as in :meth:`describe`."""
+        described = self.describe(vectors, mask, features, looked=looked)
         logits = self.presence(described)
         if self.settings.head.decoding != "mean" or self.calibration is not None:
             return self.conclude(self.locator(described), logits, mask.sum(0))
@@ -226,6 +233,13 @@ class SalViT(nn.Module):
         return Encoded(output.features, fits, low)
 
     @torch.no_grad()
+    def look(self, encoded: Encoded) -> Encoded:
+        """The same, with what the head makes of a picture alone: for pictures that are searched again and again."""
+        if not isinstance(self.descriptor, DynamicDescriptor):
+            return encoded
+        return replace(encoded, looked=self.descriptor.look(encoded.features))
+
+    @torch.no_grad()
     def learn(self, examples: Sequence[Example], encoded: Encoded | None = None) -> Pack:
         """Marked pictures to a pack: one vector for each shot and keypoint. Points outside the picture do not count.
 
@@ -242,7 +256,7 @@ class SalViT(nn.Module):
         """Find the keypoints of a pack in encoded images, in pixels of each image."""
         self._check_pack(pack)
         vectors, mask = self.examples(pack)
-        located = _joined([self.find(vectors, mask, part) for part in self._chunks(pack, encoded.features)])
+        located = _joined([self.find(vectors, mask, *part) for part in self._chunks(pack, encoded)])
         points_input, scores, covariances = (
             tensor.double().cpu().numpy() for tensor in (located.points_input, located.scores, located.covariances)
         )
@@ -339,10 +353,14 @@ class SalViT(nn.Module):
         """Vectors (K, N, D) and mask (K, N) of a pack, where the weights are."""
         return pack.vectors.to(self.device), pack.mask.to(self.device)
 
-    def _chunks(self, pack: Pack, features: Tensor) -> Iterator[Tensor]:
-        """As many queries at a time as fit into memory."""
+    def _chunks(self, pack: Pack, encoded: Encoded) -> Iterator[tuple[Tensor, Tensor | None]]:
+        """Features and what was looked at before, of as many queries at a time as fit into memory."""
+        features, looked = encoded.features, encoded.looked
         each = len(pack.names) * self._widest * features.shape[-2] * features.shape[-1]
-        yield from features.split(max(1, LARGEST_CHUNK // max(each, 1)))
+        step = max(1, LARGEST_CHUNK // max(each, 1))
+        for start in range(0, len(features), step):
+            rows = slice(start, start + step)
+            yield features[rows], None if looked is None else looked[rows]
 
     def _check_pack(self, pack: Pack) -> None:
         if pack.weights_sha256 != self.weights_sha256:
@@ -361,35 +379,3 @@ def _joined(parts: Sequence[Located]) -> Located:
         torch.cat([part.covariances for part in parts]),
         torch.cat(presence) if presence else None,
     )
-
-
-def learned_saliency(tokens: Tokens, images: Tensor) -> Tensor:
-    """The map of the provider ``learned`` from a pass of Lite0, at the input size: (B, S, S).
-
-    Choice: bilinear. Padding does not count: a cell is padding where its middle pixel has exactly the padding's colour.
-    """
-    return _raised(saliency_of_pass(tokens, _is_inside(images, CELL)), images)
-
-
-def _raised(low: Tensor, images: Tensor) -> Tensor:
-    """Maps of cells (B, H, W) at the size of the images: (B, S, S)."""
-    raised: Tensor = F.interpolate(low[:, None], size=images.shape[-2:], mode="bilinear", align_corners=False)[:, 0]
-    return raised
-
-
-def _is_inside(images: Tensor, stride: int) -> Tensor:
-    """Where the middle pixel of a cell has not exactly the padding's colour: (B, 3, S, S) -> (B, S/s, S/s) bool."""
-    padding = torch.tensor(MEAN_COLOUR, device=images.device).view(1, 3, 1, 1) / 255.0
-    middles = images[:, :, stride // 2 :: stride, stride // 2 :: stride]  # (B, 3, H, W)
-    inside: Tensor = ((middles - padding).abs() > 1e-4).any(1)
-    return inside
-
-
-def attentive_saliency(tokens: Tokens, images: Tensor, stride: int) -> Tensor:
-    """Class-token attention as saliency (the provider ``attentiveness``), at the input size: (B, S, S).
-
-    Choice: bilinear. Padding does not count: a cell is padding where its middle pixel has exactly the padding's colour.
-    """
-    inside = _is_inside(images, stride)  # (B, H, W)
-    low = attentiveness_map(tokens, inside) * inside
-    return _raised(low, images)

@@ -25,12 +25,10 @@ from salvit.model.resampling import at_cells, vectors_at_cells
 class _Weights:
     """What a picture is read with."""
 
-    logits: Tensor
-    """(Q, s, N, scales, m)."""
-    branches: Tensor
-    """(S, N, scales, 2 + 2V, m) for offset and covariance: of each prototype, whatever the picture."""
+    reads: Tensor
+    """(S, N, scales, 3 + 2V, m): the logit's, then those of offset and covariance."""
     presence: Tensor
-    """(Q, s, N, 2m)."""
+    """(S, N, 2m)."""
 
 
 class DynamicDescriptor(nn.Module):
@@ -65,22 +63,41 @@ class DynamicDescriptor(nn.Module):
         self.channels = channels
 
     def forward(self, features: Tensor, vectors: Tensor, shares: Tensor, wanted: Tensor | None = None) -> Tensor:
-        """Features (Q, D, H, W) and vectors (K, N, D) to cells (Q, N, C + 1, 3 + 2V), or (1, P, …) of wanted pairs.
+        """:meth:`read` what is seen by a :meth:`look`."""
+        return self.read(self.look(features), vectors, shares, wanted)
+
+    def look(self, features: Tensor) -> Tensor:
+        """All that is made of a picture alone: (Q, D, H, W) -> (Q, m + R, C + 2) with R raw channels.
+
+        The map at the cells of every scale, and raw tokens there at length 1. In the last two columns is what tells of
+        presence: the mean and the greatest value of each channel of the map.
+        """
+        maps = self._maps(features)
+        columns = [
+            torch.cat([at_cells(maps, size), self._tokens(features, size).transpose(1, 2)], dim=1)
+            for size in self.sizes
+        ]
+        pooled = _pooled(maps).unflatten(1, (2, -1)).transpose(1, 2)  # (Q, m, 2)
+        return torch.cat([*columns, F.pad(pooled, (0, 0, 0, self.compared))], dim=2)
+
+    def read(self, looked: Tensor, vectors: Tensor, shares: Tensor, wanted: Tensor | None = None) -> Tensor:
+        """What was seen and vectors (K, N, D) to cells (Q, N, C + 1, 3 + 2V), or (1, P, …) of wanted pairs.
 
         Each example's vector makes weights of its own, and the picture is read with their mean by ``shares`` (K, N):
         as logits are linear in the weights, that is the mean of the logarithms of the maps that each example alone
         would give, at the cost of one map. The last cell's first number is the logit of presence.
         """
-        maps, picks = self._maps(features), torch.zeros(len(features), 1, dtype=torch.long, device=features.device)
-        weights, directions = self._weights(vectors, picks, shares), self._directions(vectors, shares)
+        weights, directions = self._weights(vectors, shares), self._directions(vectors, shares)
+        *columns, pooled = looked.split([*(size * size for size in self.sizes), 2], dim=2)
         cells = []
-        for number, size in enumerate(self.sizes):
-            places = at_cells(maps, size)
-            logits = self._logits(places, weights, number, features, directions[picks])
-            branches = torch.einsum("qmc,nbm->qncb", places, weights.branches[0, :, number]) + self.bias[number, 1:]
-            cells.append(torch.cat([logits[:, 0, ..., None], branches], dim=-1))
-        presence = F.pad(_presence(maps, weights)[:, 0, :, None, None], (0, self.outputs - 1))  # (Q, N, 1, 3 + 2V)
-        described = torch.cat([*cells, presence], dim=2)
+        for number, seen in enumerate(columns):
+            reads = weights.reads[0, :, number]  # (N, 3 + 2V, m)
+            compares = directions[0] if self.gain is None else self.gain[number] * directions[0]  # (N, R)
+            logits = torch.cat([reads[:, 0], compares], dim=1) @ seen  # (Q, N, S²)
+            branches = torch.einsum("qmc,nbm->qncb", seen[:, : self.channels], reads[:, 1:])
+            cells.append(torch.cat([logits[..., None], branches], dim=-1) + self.bias[number])
+        presence = pooled[:, : self.channels].transpose(1, 2).flatten(1) @ weights.presence[0].T  # (Q, N)
+        described = torch.cat([*cells, F.pad(presence[..., None, None], (0, self.outputs - 1))], dim=2)
         return described if wanted is None else described[wanted][None]
 
     def at_places(
@@ -99,54 +116,50 @@ class DynamicDescriptor(nn.Module):
         picture is asked with, wanted (Q, s, N); logits (1, P, S²), offsets (1, P, 1, 2), latents (1, P, 1, 2, V),
         presence (1, P).
         """
-        maps, weights, directions = self._maps(features), self._weights(prototypes, picks), self._directions(prototypes)
+        maps, weights, directions = self._maps(features), self._weights(prototypes), self._directions(prototypes)
         of_picture, of_set, of_keypoint = wanted.nonzero(as_tuple=True)  # (P,) each
         of_prototype = picks[of_picture, of_set] * prototypes.shape[1] + of_keypoint
         outputs = []
         for number, size in enumerate(self.sizes):
             places = at_cells(maps, size)  # (Q, m, S²)
-            logits = self._logits(places, weights, number, features, directions[picks])
+            logits = _asked(weights.reads[..., number, 0, :], picks, places) + self.bias[number, 0]  # (Q, s, N, S²)
+            if self.gain is not None:
+                tokens = self._tokens(features, size).transpose(1, 2)
+                logits = logits + self.gain[number] * _asked(directions, picks, tokens)
             cells, _ = grid_target(points_input, input_size, size)  # (P,)
             there = places.transpose(1, 2).flatten(0, 1).index_select(0, of_picture * size**2 + cells)  # (P, m)
-            reads = weights.branches[:, :, number].flatten(0, 1).index_select(0, of_prototype)  # (P, 2 + 2V, m)
+            reads = weights.reads[:, :, number, 1:].flatten(0, 1).index_select(0, of_prototype)  # (P, 2 + 2V, m)
             branches = (reads @ there[..., None])[..., 0] + self.bias[number, 1:]  # (P, 2 + 2V)
             outputs.append(_scale_output(logits[wanted][None], branches[None, :, None]))
-        return tuple(outputs), _presence(maps, weights)[wanted][None]
+        presence = _asked(weights.presence, picks, _pooled(maps)[..., None])[..., 0]  # (Q, s, N)
+        return tuple(outputs), presence[wanted][None]
 
     def _maps(self, features: Tensor) -> Tensor:
         """What is read from: (Q, D, H, W) -> (Q, m, H, W)."""
         maps = F.relu(self.project(features[:, : features.shape[1] - self.compared]) + self.position)
         return maps + F.relu(self.mix(maps))
 
-    def _weights(self, prototypes: Tensor, picks: Tensor, shares: Tensor | None = None) -> _Weights:
-        """Prototypes (S, N, D) to what is read with, for each picture's picks (Q, s); with shares one set, the mean."""
-        own = prototypes[..., : prototypes.shape[-1] - self.compared]
-        made = _mean(self.generate(own), shares) / self.channels**0.5
-        reads, seen = made.split([made.shape[-1] - 2 * self.channels, 2 * self.channels], dim=-1)
-        scales = reads.unflatten(-1, (len(self.sizes), self.outputs, self.channels))  # (S, N, scales, 3 + 2V, m)
-        return _Weights(scales[..., 0, :][picks], scales[..., 1:, :], seen[picks])
-
-    def _directions(self, prototypes: Tensor, shares: Tensor | None = None) -> Tensor:
-        """Raw tokens of prototypes at length 1: (S, N, D) -> (S, N, C), (1, N, C) with shares; C = 0: none compared.
+    def _tokens(self, features: Tensor, size: int) -> Tensor:
+        """Raw tokens at the cells of a scale, at length 1: (Q, D, H, W) -> (Q, S², R); R = 0 where none are compared.
 
         Choice: raw tokens are compared as they are, so that only the gain is learnt from it.
         """
+        raw = features[:, features.shape[1] - self.compared :].detach()
+        return (
+            F.normalize(vectors_at_cells(raw, size), dim=-1) if self.compared else raw.new_zeros(len(raw), size**2, 0)
+        )
+
+    def _directions(self, prototypes: Tensor, shares: Tensor | None = None) -> Tensor:
+        """What such tokens are compared with: (S, N, D) -> (S, N, R), (1, N, R) by shares."""
         raw = prototypes[..., prototypes.shape[-1] - self.compared :].detach()
         return _mean(F.normalize(raw, dim=-1), shares)
 
-    def _logits(self, places: Tensor, weights: _Weights, number: int, features: Tensor, directions: Tensor) -> Tensor:
-        """The logits of a scale, raw tokens compared where that is wanted: places (Q, m, S²) -> (Q, s, N, S²)."""
-        reads = weights.logits[:, :, :, number]  # (Q, s, N, m)
-        logits: Tensor = (reads.flatten(1, 2) @ places).unflatten(1, reads.shape[1:3]) + self.bias[number, 0]
-        return logits + self._similarity(features, directions, number) if self.compared else logits
-
-    def _similarity(self, features: Tensor, directions: Tensor, number: int) -> Tensor:
-        """Cosine similarity of raw tokens at the cells of a scale, times its gain: (Q, s, N, C) -> (Q, s, N, S²)."""
-        assert self.gain is not None
-        raw = features[:, -self.compared :].detach()
-        tokens = F.normalize(vectors_at_cells(raw, self.sizes[number]), dim=-1)  # (Q, S², C)
-        similarity: Tensor = (directions.flatten(1, 2) @ tokens.transpose(1, 2)).unflatten(1, directions.shape[1:3])
-        return self.gain[number] * similarity
+    def _weights(self, prototypes: Tensor, shares: Tensor | None = None) -> _Weights:
+        """Prototypes (S, N, D) to what is read with; by shares one set, the mean."""
+        own = prototypes[..., : prototypes.shape[-1] - self.compared]
+        made = _mean(self.generate(own), shares) / self.channels**0.5
+        reads, seen = made.split([made.shape[-1] - 2 * self.channels, 2 * self.channels], dim=-1)
+        return _Weights(reads.unflatten(-1, (len(self.sizes), self.outputs, self.channels)), seen)
 
 
 class DynamicLocator(nn.Module):
@@ -178,11 +191,16 @@ def _mean(values: Tensor, shares: Tensor | None) -> Tensor:
     return values if shares is None else (values * shares[..., None]).sum(0, keepdim=True)
 
 
-def _presence(maps: Tensor, weights: _Weights) -> Tensor:
-    """Logits that keypoints are there, from the mean and the greatest value of each channel: (Q, s, N)."""
-    pooled = torch.cat([maps.mean((-2, -1)), maps.amax((-2, -1))], dim=-1)  # (Q, 2m)
-    logits: Tensor = (weights.presence @ pooled[:, None, :, None])[..., 0]
-    return logits
+def _asked(weights: Tensor, picks: Tensor, columns: Tensor) -> Tensor:
+    """What each picture's picks of weights read: (S, N, c), (Q, s), (Q, c, C) -> (Q, s, N, C)."""
+    asked = weights[picks]  # (Q, s, N, c)
+    read: Tensor = (asked.flatten(1, 2) @ columns).unflatten(1, asked.shape[1:3])
+    return read
+
+
+def _pooled(maps: Tensor) -> Tensor:
+    """The mean and the greatest value of each channel: (Q, m, H, W) -> (Q, 2m)."""
+    return torch.cat([maps.mean((-2, -1)), maps.amax((-2, -1))], dim=-1)
 
 
 def _scale_output(logits: Tensor, others: Tensor) -> ScaleOutput:

@@ -16,11 +16,8 @@ from salvit.projects.store import Conflict, NotFound, Store
 
 Kind = Literal["placed", "confirmed", "absent"]
 LinkKind = Literal["skeleton", "pair"]
-DEFAULTS: dict[str, Any] = {"model": "match", "saliency": "model", "threshold": 0.5, "live": False}
-"""Settings of a new project; ``live``: points are found again after each change; ``saliency``: the model's own.
-
-The model is ``match``, because a correction must answer at once: it is found again in a hundred pictures while five
-would be encoded, which a trained network does not do yet."""
+DEFAULTS: dict[str, Any] = {"model": "lite", "saliency": "model", "threshold": 0.5, "live": False}
+"""Settings of a new project; ``live``: points are found again after each change; ``saliency``: the model's own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,8 @@ class Encodings:
     def put(self, key: str, encoded: Encoded) -> Encoded:
         """Keep the encoding of one picture; returns it as it is kept."""
         saliency = None if encoded.saliency is None else encoded.saliency.half()
-        kept = Encoded(encoded.features.half(), encoded.fits, saliency)
+        looked = None if encoded.looked is None else encoded.looked.half()
+        kept = Encoded(encoded.features.half(), encoded.fits, saliency, looked)
         self._hold(key, kept)
         self._write(key, kept)
         return kept
@@ -88,16 +89,15 @@ class Encodings:
         window, size, inner_hw, pad_xy = json.loads(facts["fit"])
         x1, y1, x2, y2 = window
         fit = Fit((x1, y1, x2, y2), size, (inner_hw[0], inner_hw[1]), (pad_xy[0], pad_xy[1]))
-        return Encoded(tensors["features"], (fit,), tensors.get("saliency"))
+        return Encoded(tensors["features"], (fit,), tensors.get("saliency"), tensors.get("looked"))
 
     def _write(self, key: str, encoded: Encoded) -> None:
         (fit,) = encoded.fits
-        tensors = {"features": encoded.features}
-        if encoded.saliency is not None:
-            tensors["saliency"] = encoded.saliency
+        tensors = {"features": encoded.features, "saliency": encoded.saliency, "looked": encoded.looked}
+        kept = {name: tensor for name, tensor in tensors.items() if tensor is not None}
         facts = {"fit": json.dumps([fit.window, fit.size, fit.inner_hw, fit.pad_xy])}
         try:
-            write_tensors(self._file(key), tensors, _FORMAT, facts)
+            write_tensors(self._file(key), kept, _FORMAT, facts)
         except OSError:  # a full disk: memory still serves
             return
         self._disk[key] = _size(encoded)
@@ -107,7 +107,7 @@ class Encodings:
 
 
 def join_encodings(parts: list[Encoded]) -> Encoded:
-    """Several pictures as one batch of 32-bit floats."""
+    """Several pictures as one batch of 32-bit floats: features, fits and saliency."""
     saliency = [part.saliency.float() for part in parts if part.saliency is not None]
     return Encoded(
         torch.cat([part.features for part in parts]).float(),
@@ -116,6 +116,19 @@ def join_encodings(parts: list[Encoded]) -> Encoded:
     )
 
 
+def join_to_search(parts: list[Encoded]) -> Encoded:
+    """Several pictures as one batch to look for keypoints in.
+
+    Where the head has looked at all of them, that is 32-bit floats, and the features, which nothing reads then, stay
+    as they are kept.
+    """
+    looked = [part.looked for part in parts if part.looked is not None]
+    if len(looked) < len(parts):
+        return join_encodings(parts)
+    fits = tuple(part.fits[0] for part in parts)
+    return Encoded(torch.cat([part.features for part in parts]), fits, looked=torch.cat(looked).float())
+
+
 def _size(encoded: Encoded) -> int:
-    saliency = encoded.saliency
-    return encoded.features.nbytes + (0 if saliency is None else saliency.nbytes)
+    parts = (encoded.features, encoded.saliency, encoded.looked)
+    return sum(part.nbytes for part in parts if part is not None)

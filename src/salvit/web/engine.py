@@ -18,7 +18,7 @@ from salvit.projects import Found, Project, Shot, Target, Work, stamps_of
 from salvit.saliency import Provider, build_provider
 from salvit.transductive import refine_pack
 from salvit.types import Detector, Encoded, Example, FittedImage, Pack, Prediction
-from salvit.web.encodings import Encodings, encoding_key, join_encodings
+from salvit.web.encodings import Encodings, encoding_key, join_encodings, join_to_search
 from salvit.web.limits import Limits
 from salvit.web.models import OWN
 
@@ -73,14 +73,19 @@ class Engine:
 
     def encode(self, targets: Sequence[Target]) -> Encoded:
         """Features of objects: kept ones, and the others made together."""
+        return join_encodings(self._encodings(targets))
+
+    def _encodings(self, targets: Sequence[Target]) -> list[Encoded]:
         keys = [self._checked_key(target) for target in targets]
         kept = {key: found for key in keys if (found := self.encodings.get(key)) is not None}
         missing = {key: target for key, target in zip(keys, targets, strict=True) if key not in kept}
         if missing:
             encoded = self.detector.encode([self.fit(target) for target in missing.values()])
+            if isinstance(self.detector, SalViT):
+                encoded = self.detector.look(encoded)
             for row, key in enumerate(missing):
                 kept[key] = self.encodings.put(key, encoded.select([row]))
-        return join_encodings([kept[key] for key in keys])
+        return [kept[key] for key in keys]
 
     def fit(self, target: Target) -> FittedImage:
         """An object's picture as the detector takes it, with saliency where it wants one."""
@@ -130,7 +135,7 @@ class Engine:
 
     def locate(self, pack: Pack, targets: Sequence[Target]) -> list[Found]:
         """Find a pack's keypoints in objects."""
-        return found_of(self.detector.locate(pack, self.encode(targets)), targets)
+        return found_of(self.detector.locate(pack, join_to_search(self._encodings(targets))), targets)
 
     def learn_for(self, keypoints: Sequence[int], shots: Sequence[Shot], stamps: dict[int, str]) -> Pack:
         """A pack to look for some keypoints with.
