@@ -29,6 +29,34 @@ def test_without_a_box_of_its_own_a_support_is_cropped_to_its_points(match, mark
     assert np.abs(found.points - [[60, 80], [250, 150], [120, 200]]).max() < 17
 
 
+def test_a_mark_outside_its_objects_box_is_not_learnt_and_said(match, marked_folder):
+    import json
+
+    from salvit.data.support import read_support
+
+    coco = json.loads((marked_folder / "support.json").read_text())
+    coco["annotations"][0]["bbox"] = [40, 60, 100, 160]  # the tail, at (250, 150), is far to its right
+    (marked_folder / "narrow.json").write_text(json.dumps(coco))
+    support = read_support(marked_folder / "narrow.json")
+    pack = learn(match, support, cropped=True)
+    (said,) = support.problems
+    assert "tail at (250, 150) lies outside its object's box" in said and "taken as not marked" in said
+    assert dict(zip(pack.names, pack.known.tolist(), strict=True))["tail"] is False
+
+
+def test_a_picture_without_marks_is_left_out_in_silence(match, marked_folder):
+    import json
+
+    from salvit.data.support import read_support
+
+    coco = json.loads((marked_folder / "support.json").read_text())
+    coco["images"].append({"id": 8, "file_name": "queries/1.png", "width": 320, "height": 240})
+    coco["annotations"].append({"id": 2, "image_id": 8, "category_id": 1, "keypoints": [0] * 9})
+    (marked_folder / "some.json").write_text(json.dumps(coco))
+    support = read_support(marked_folder / "some.json")
+    assert len(learn(match, support, cropped=True).vectors) == 1 and support.problems == []
+
+
 def test_a_bad_query_never_stops_the_others_and_order_is_kept(match, marked_folder):
     queries = sorted((marked_folder / "queries").iterdir())
     (marked_folder / "bad.jpg").write_text("no image")

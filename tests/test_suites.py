@@ -28,6 +28,7 @@ from salvit.suites import (
     saliency,
     shots,
 )
+from salvit.transductive import TransductiveSettings
 
 
 def track(items, total, what):
@@ -123,6 +124,13 @@ def test_pseudo_labels_stand_beside_the_inductive_result_on_the_same_queries(stu
     cases = list(pseudo_labels(study, ((3, 1), (6, 2))))
     assert [case.labels["queries"] for case in cases] == ["3 (η 1)", "3 (η 1)", "6 (η 2)", "6 (η 2)"]
     assert cases[0].result["list_hash"] == cases[1].result["list_hash"] != cases[2].result["list_hash"]
+
+
+def test_a_case_is_measured_again_where_the_way_to_search_has_changed(study):
+    few, more = (list(assignments(study, TransductiveSettings(eta=eta, sigma=5.0))) for eta in (1, 4))
+    assert few[0].result["pck"] == more[0].result["pck"], "inductive is as before"
+    assert few[2].result["protocol"]["transduction"]["eta"] == 1
+    assert more[2].result["protocol"]["transduction"]["eta"] == 4
 
 
 def test_exponents_are_set_for_a_moment_and_the_model_is_as_before(study, tiny):

@@ -251,6 +251,27 @@ def test_refining_moves_known_prototypes_and_no_others(detector, assignment):
     assert not bool(detector.locate(refined, encoded).known[0])
 
 
+@pytest.mark.parametrize("assignment", ["soft", "average"])
+def test_every_example_moves_by_the_same_and_what_is_not_selected_stays(detector, assignment, monkeypatch):
+    import salvit.transductive as module
+
+    pack, encoded, _ = episode(detector)
+    other = pack.vectors + 0.1 * torch.randn(pack.vectors.shape, generator=torch.Generator().manual_seed(0))
+    mask = torch.cat([pack.mask, pack.mask])
+    mask[1, 1] = False
+    two = dataclasses.replace(pack, vectors=torch.cat([pack.vectors, other]) * mask[..., None], mask=mask)
+    first = int(pack.known.nonzero()[0])
+    chosen = module.select
+    monkeypatch.setattr(
+        module, "select", lambda *given: chosen(*given) & (torch.arange(len(pack.names)) == first)[:, None]
+    )
+    refined = refine_pack(detector, two, [encoded], TransductiveSettings(assignment=assignment, sigma=5.0))
+    shift = refined.vectors - two.vectors
+    assert shift[0, first].norm() > 0 and torch.allclose(shift[0, first], shift[1, first], atol=1e-6)
+    rest = torch.arange(len(pack.names)) != first
+    assert torch.equal(refined.vectors[:, rest], two.vectors[:, rest])
+
+
 def test_the_average_is_the_mean_over_shots_and_pseudo_labels(match):
     pack, encoded, _ = episode(match)
     settings = TransductiveSettings(assignment="average", eta=2, candidates=1)

@@ -17,7 +17,7 @@ import torch
 
 from salvit.data.images import BOX_MARGIN, MAX_PIXELS, read_and_fit
 from salvit.data.splits import Pairs, pairs_from_names
-from salvit.data.support import MarkedImage, Support, drop_outside, read_support
+from salvit.data.support import MarkedImage, Support, drop_outside, drop_outside_crop, read_support
 from salvit.flip import check_pairs, learn_both_ways, lone_sides, look_mirrored, merge, pairs_at_one_place
 from salvit.geometry import Window
 from salvit.packs import check_pack
@@ -154,6 +154,8 @@ def examples(detector: Detector, support: Support, *, cropped: bool = False) -> 
     usable, problems = [], []
     prior = _prior(detector)
     for marked in support.images:
+        if not marked.marked.any():
+            continue
         try:
             example, lost = _example(detector, marked, cropped, prior)
         except (OSError, ValueError) as problem:
@@ -262,6 +264,9 @@ def _example(detector: Detector, marked: MarkedImage, cropped: bool, prior: Prio
     image = prior(read_and_fit(marked.path, detector.input_size, box))
     assert image.image_hw is not None
     marked, problems = drop_outside(marked, image.image_hw)
+    if cropped:
+        marked, more = drop_outside_crop(marked, image.fit.window)
+        problems += more
     return Example(image, marked.names, image.fit.to_input(marked.points), marked.marked), problems
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from salvit.model.certainty import Calibration
 from salvit.model.detector import SalViT
 from salvit.model.saliency_mask import downscale
 from salvit.saliency.failures import FailureKind, spoil_map
@@ -57,6 +58,11 @@ class _Delegate(ABC):
     @property
     def weights_sha256(self) -> str:
         return self._detector.weights_sha256
+
+    @property
+    def calibration(self) -> Calibration | None:
+        """That of the detector, for its stated ellipses."""
+        return self._detector.calibration if isinstance(self._detector, SalViT) else None
 
     @abstractmethod
     def encode(self, images: Sequence[FittedImage]) -> Encoded:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
+import salvit
 from salvit.data.frozen import FrozenList
 from salvit.data.occlude import OCCLUDERS, Occluder
 from salvit.encoded_lists import EncodedList, SaliencyOf, Track, encode_list
@@ -22,6 +23,7 @@ from salvit.evaluate import (
     predict_list,
     read_predictions,
     rows_of,
+    stated_ellipses,
     truth_of,
     write_predictions,
 )
@@ -31,7 +33,7 @@ from salvit.model.morphology import MorphologyLearner
 from salvit.results import make_result, write_result
 from salvit.saliency.failures import failure_sweep
 from salvit.score import compare, score
-from salvit.spoiled import reweighted, spoiled
+from salvit.spoiled import inner, reweighted, spoiled
 from salvit.transductive import TransductiveSettings, find_candidates, refine_pack
 from salvit.types import Detector, Prediction
 
@@ -88,9 +90,9 @@ class Study:
         transductive: TransductiveSettings | None = None,
     ) -> Case:
         """Measure one case, or read it where it was measured before with the same weights on the same list."""
-        about = self.about(detector, listed, transductive)
-        if (before := self.before(labels, detector, listed)) is not None:
+        if (before := self.before(labels, detector, listed, transductive)) is not None:
             return before
+        about = self.about(detector, listed, transductive)
         predictions = self.path_of(labels).with_suffix(".jsonl")
         predict_list(detector, listed, encoded(), about, predictions, transductive=transductive, track=self.track)
         return self.keep(labels, predictions, detector, listed)
@@ -99,7 +101,7 @@ class Study:
         """Score predictions, keep the result, and take the predictions away."""
         made = read_predictions(predictions)
         result = make_result(made.about, score(compare(made, listed)), listed.hash)
-        values = {"labels": labels, "weights": detector.weights_sha256, "result": result}
+        values = {"labels": labels, **_made_by(detector), "result": result}
         write_result(values, self.path_of(labels))
         predictions.unlink()
         return Case(labels, result)
@@ -109,16 +111,29 @@ class Study:
         text = "-".join(f"{value:g}" if isinstance(value, float) else str(value) for value in labels.values())
         return self.folder / "cases" / ("".join(c if c.isalnum() or c in "-.+" else "_" for c in text) + ".json")
 
-    def before(self, labels: dict[str, Label], detector: Detector, listed: FrozenList) -> Case | None:
-        """A case that was measured before, with the same weights on the same list."""
+    def before(
+        self,
+        labels: dict[str, Label],
+        detector: Detector,
+        listed: FrozenList,
+        transductive: TransductiveSettings | None = None,
+    ) -> Case | None:
+        """A case that was measured before, by the same model in the same way on the same list."""
         path = self.path_of(labels)
         if not path.is_file():
             return None
         values = json.loads(path.read_text(encoding="utf-8"))
-        same = (labels, detector.weights_sha256, listed.hash)
-        if (values["labels"], values["weights"], values["result"]["list_hash"]) != same:
-            return None
-        return Case(labels, values["result"])
+        result = values.pop("result")
+        protocol = json.loads(json.dumps(self.about(detector, listed, transductive)["protocol"]))
+        is_same = values == {"labels": labels, **_made_by(detector)} and result["protocol"] == protocol
+        return Case(labels, result) if is_same and result["list_hash"] == listed.hash else None
+
+
+def _made_by(detector: Detector) -> dict[str, str]:
+    """What tells a model and its way to conclude from others."""
+    model = inner(detector)
+    concludes = model.conclusions if isinstance(model, SalViT) else ""
+    return {"weights": detector.weights_sha256, "concludes": concludes, "version": salvit.__version__}
 
 
 def occlusion(study: Study, probabilities: Sequence[float] = PROBABILITIES) -> Iterator[Case]:
@@ -201,7 +216,7 @@ def assignments(study: Study, settings: TransductiveSettings | None = None) -> I
         ways = {way: _assigned(settings, way) for way in ASSIGNMENTS}
         labels: dict[str, dict[str, Label]] = {way: {"model": name, "assignment": way} for way in ways}
         paths = {way: study.path_of(labels[way]).with_suffix(".jsonl") for way in ways}
-        done = {way: study.before(labels[way], detector, study.listed) for way in ways}
+        done = {way: study.before(labels[way], detector, study.listed, ways[way]) for way in ways}
         missing = [way for way in ways if done[way] is None]
         if missing:
             abouts = {way: study.about(detector, study.listed, ways[way]) for way in missing}
@@ -236,7 +251,7 @@ def _predict_ways(
                 refined = refine_pack(detector, pack, [asked], settings, truth=truth, first=first)
             found[way].append(detector.locate(refined, asked))
     for way in ways:
-        about = {"list_hash": study.listed.hash, "model": detector.name, **abouts[way]}
+        about = {"list_hash": study.listed.hash, "model": detector.name, **abouts[way], **stated_ellipses(detector)}
         write_predictions(
             lambda index, made=found[way]: rows_of(index, study.listed.draw(index), made[index]),  # type: ignore[misc]
             number,

@@ -101,7 +101,7 @@ def refine_pack(
     truth: Truth | None = None,
     first: Candidates | None = None,
 ) -> Pack:
-    """The pack, each of its vectors the refined prototype; ``detector.locate`` takes it as any other.
+    """The pack, its vectors moved so that their mean is the refined prototype; for ``detector.locate`` as any other.
 
     Args:
         detector: SalViT or ``match``.
@@ -129,9 +129,9 @@ def refine_pack(
         if (settings.kappa == 1 and not is_average) or not bool((weights > 0).any()):
             return refined
         moved = refine(sums, shots, vectors, weights, 0.5 if is_average else settings.kappa)
-        mine = prototypes(refined.vectors, refined.mask)
-        kept = torch.where((weights > 0)[:, None], moved, mine)
-        refined = replace(pack, vectors=torch.where(pack.mask[..., None], kept, torch.zeros_like(kept)))
+        shifted = pack.vectors + (moved - prototypes(pack.vectors, pack.mask))  # (K, N, D), whose mean is moved
+        is_moved = pack.mask[..., None] & (weights > 0)[:, None]
+        refined = replace(pack, vectors=torch.where(is_moved, shifted, refined.vectors))
     return refined
 
 
@@ -207,7 +207,7 @@ def find_candidates(detector: Detector, pack: Pack, queries: Iterable[Encoded], 
     """The best ``count`` places of every keypoint in every query."""
     means = prototypes(pack.vectors, pack.mask)
     parts = []
-    for features in _chunks(queries):
+    for features in _chunks(detector, queries):
         kept = means.to(features)
         points, scores = _search(detector, pack, kept, features, count)
         vectors = represent(detector, features, points)  # (B, N, W, D)
@@ -220,7 +220,7 @@ def find_candidates(detector: Detector, pack: Pack, queries: Iterable[Encoded], 
 
 def _search(detector: Detector, pack: Pack, means: Tensor, features: Tensor, count: int) -> tuple[Tensor, Tensor]:
     if isinstance(detector, SalViT):
-        return top_cells(detector.search(*detector.examples(pack), features), detector.input_size, count)
+        return top_cells(detector.search(detector.asked(pack), features), detector.input_size, count)
     unit = F.normalize(means, dim=1)
     similarity = torch.einsum("nd,bdhw->bnhw", unit, features)
     best, cells = _top(similarity.flatten(2), count)  # (B, N, W)
@@ -283,7 +283,7 @@ def _gather(
     means = prototypes(pack.vectors, pack.mask)
     sums, weights = torch.zeros_like(means), torch.zeros(len(means), dtype=means.dtype)
     start = 0
-    for features in _chunks(queries):
+    for features in _chunks(detector, queries):
         rows = slice(start, start + len(features))
         start += len(features)
         if not bool(chosen[rows].any()):
@@ -298,6 +298,8 @@ def _gather(
     return sums, weights
 
 
-def _chunks(queries: Iterable[Encoded]) -> Iterator[Tensor]:
+def _chunks(detector: Detector, queries: Iterable[Encoded]) -> Iterator[Tensor]:
+    """Features of a few queries at a time, where a network's weights are."""
     for batch in queries:
-        yield from batch.features.float().split(_CHUNK)
+        features = batch.features.float()
+        yield from (features.to(detector.device) if isinstance(detector, SalViT) else features).split(_CHUNK)

@@ -31,7 +31,7 @@ def test_every_row_of_the_ablation_table_runs(row):
     with torch.no_grad():
         batch = model.prepare(torch.rand(1, 3, 64, 64), torch.rand(1, 64, 64))
         vectors, mask = torch.rand(1, 2, model.encoder.channels), torch.ones(1, 2, dtype=torch.bool)
-        scales = model.search(vectors, mask, model.encoder(batch).features)
+        scales = model.search(model.ask(vectors, mask), model.encoder(batch).features)
     assert all(torch.isfinite(scale.logits).all() for scale in scales)
     counts = count_parameters(model)
     assert (counts["saliency embedding"] > 0) == (row in ("salvit", "salvit-without-pe", "dino-with-salvit"))

@@ -63,7 +63,7 @@ def test_points_come_back_in_pixels_of_the_image(tiny_model):
     pack, query = tiny_model.learn([example()]), image(seed=2)
     prediction = tiny_model.detect(pack, [query])
     with torch.no_grad():
-        located = tiny_model.find(pack.vectors, pack.mask, tiny_model.encode([query]).features)
+        located = tiny_model.find(tiny_model.asked(pack), tiny_model.encode([query]).features)
     np.testing.assert_allclose(prediction.points[0], query.fit.to_image(located.points_input[0].numpy()), rtol=1e-6)
     np.testing.assert_allclose(
         prediction.covariances[0], query.fit.covariance_to_image(located.covariances[0].numpy()), rtol=1e-6
@@ -251,3 +251,11 @@ def test_a_picture_that_was_looked_at_before_gives_the_same_points():
 def test_a_head_that_makes_nothing_of_a_picture_alone_leaves_it_as_it_is(tiny_model):
     encoded = tiny_model.encode([image()])
     assert tiny_model.look(encoded) is encoded
+
+
+def test_what_a_pack_asks_for_is_made_once_and_anew_for_another_pack(tiny_model):
+    first, second = tiny_model.learn([example()]), tiny_model.learn([example(seed=1)])
+    asked = tiny_model.asked(first)
+    assert tiny_model.asked(first) is asked
+    other = tiny_model.asked(second)
+    assert other is not asked and not torch.equal(other.prototypes, asked.prototypes)

@@ -14,14 +14,14 @@ def head(*, has_presence: bool = False):
     return DynamicDescriptor(8, GRID, 6, SCALES, latent=3), DynamicLocator(SCALES, 3, has_presence=has_presence)
 
 
-def one(prototypes, wanted=None):
-    """What the descriptor takes for one example of each keypoint."""
-    return prototypes[None], torch.ones(1, len(prototypes)), wanted
+def describe(descriptor, features, prototypes, wanted=None):
+    """What a picture says of one example of each keypoint."""
+    return descriptor.read(descriptor.look(features), descriptor.weights(prototypes[None]), wanted)
 
 
 def test_every_scale_says_something_of_every_cell():
     descriptor, locator = head()
-    outputs = locator(descriptor(torch.randn(2, 8, *GRID), *one(torch.randn(3, 8))))
+    outputs = locator(describe(descriptor, torch.randn(2, 8, *GRID), torch.randn(3, 8)))
     assert [tuple(scale.logits.shape) for scale in outputs] == [(2, 3, 16), (2, 3, 36)]
     assert [tuple(scale.offsets.shape) for scale in outputs] == [(2, 3, 16, 2), (2, 3, 36, 2)]
     assert [tuple(scale.latents.shape) for scale in outputs] == [(2, 3, 16, 2, 3), (2, 3, 36, 2, 3)]
@@ -32,7 +32,7 @@ def test_wanted_pairs_are_those_of_the_whole_one_by_one():
     descriptor, locator = head(has_presence=True)
     features, prototypes = torch.randn(3, 8, *GRID), torch.randn(4, 8)
     wanted = torch.rand(3, 4) > 0.5
-    whole, some = descriptor(features, *one(prototypes)), descriptor(features, *one(prototypes, wanted))
+    whole, some = describe(descriptor, features, prototypes), describe(descriptor, features, prototypes, wanted)
     assert torch.allclose(some[0], whole[wanted], atol=1e-6)
     assert torch.allclose(locator.presence(some)[0], locator.presence(whole)[wanted], atol=1e-6)
 
@@ -40,13 +40,13 @@ def test_wanted_pairs_are_those_of_the_whole_one_by_one():
 def test_a_prototype_reads_by_its_own_weights_alone():
     descriptor, _ = head()
     features, prototypes = torch.randn(2, 8, *GRID), torch.randn(3, 8)
-    alone = descriptor(features, *one(prototypes[1:2]))
-    assert torch.allclose(alone[:, 0], descriptor(features, *one(prototypes))[:, 1], atol=1e-6)
+    alone = describe(descriptor, features, prototypes[1:2])
+    assert torch.allclose(alone[:, 0], describe(descriptor, features, prototypes)[:, 1], atol=1e-6)
 
 
 def test_the_place_found_is_the_decoded_one():
     descriptor, locator = head()
-    cells = descriptor(torch.randn(2, 8, *GRID), *one(torch.randn(3, 8)))
+    cells = describe(descriptor, torch.randn(2, 8, *GRID), torch.randn(3, 8))
     assert torch.equal(locator.locate(cells, 140).points_input, decode(locator(cells), 140).points_input)
     assert locator.presence(cells) is None
 
@@ -61,7 +61,7 @@ def test_it_learns_where_the_prototype_was_taken_from():
     targets = (places[:, 0] * 6 // 10) * 6 + places[:, 1] * 6 // 10
     optimizer = torch.optim.Adam(descriptor.parameters(), lr=1e-2)
     for _ in range(120):
-        logits = locator(descriptor(features[:1], *one(prototypes)))[1].logits[0]
+        logits = locator(describe(descriptor, features[:1], prototypes))[1].logits[0]
         loss = torch.nn.functional.cross_entropy(logits, targets)
         optimizer.zero_grad()
         loss.backward()
@@ -84,7 +84,7 @@ def test_reading_at_true_places_gives_the_same_losses_and_gradients(make):
     points = torch.rand(int(wanted.sum()), 2) * 140
     valid = torch.ones(1, len(points), dtype=torch.bool)
     one_by_one = [
-        descriptor(features[[q]], *one(sets[picks[q, s]], wanted[q, [s]])) for q in range(3) for s in range(2)
+        describe(descriptor, features[[q]], sets[picks[q, s]], wanted[q, [s]]) for q in range(3) for s in range(2)
     ]
     whole = torch.cat(one_by_one, dim=1)
     some, presence = descriptor.at_places(features, sets, picks, wanted, points, 140)
@@ -103,8 +103,8 @@ def test_several_examples_give_the_mean_of_the_logarithms_of_their_own_maps(make
     descriptor, locator = make()
     features, vectors = torch.randn(2, 8 + descriptor.compared, *GRID), torch.randn(3, 4, 8 + descriptor.compared)
     mask = torch.tensor([[True, True, False, True], [True, False, False, True], [True, False, True, False]])
-    together = locator(descriptor(features, vectors, example_shares(mask)))
-    alone = [locator(descriptor(features, *one(vectors[k]))) for k in range(3)]
+    together = locator(descriptor.read(descriptor.look(features), descriptor.weights(vectors, example_shares(mask))))
+    alone = [locator(describe(descriptor, features, vectors[k])) for k in range(3)]
     for number, scale in enumerate(together):
         for keypoint in range(4):
             maps = [alone[k][number].logits[:, keypoint].log_softmax(-1) for k in range(3) if mask[k, keypoint]]
@@ -119,8 +119,10 @@ def test_what_was_looked_at_once_is_read_again_and_again(make):
     looked = descriptor.look(features)
     assert looked.shape == (2, 6 + descriptor.compared, 16 + 36 + 2)
     for keypoints in (1, 3):
-        asked = one(torch.randn(keypoints, 8 + descriptor.compared))
-        assert torch.equal(descriptor.read(looked, *asked), descriptor(features, *asked))
+        asked = torch.randn(keypoints, 8 + descriptor.compared)
+        assert torch.equal(
+            descriptor.read(looked, descriptor.weights(asked[None])), describe(descriptor, features, asked)
+        )
 
 
 def test_a_similar_place_is_found_before_anything_is_learnt():
@@ -132,7 +134,7 @@ def test_a_similar_place_is_found_before_anything_is_learnt():
     raw[0, :, 7:9, 2:4] = torch.tensor([0.0, 3.0, 0.0, 0.0, 4.0])[:, None, None]
     features = torch.cat([torch.randn(1, 8, *GRID), raw], dim=1)
     prototypes = torch.cat([torch.randn(1, 8), torch.tensor([[0.0, 6.0, 0.0, 0.0, 8.0]])], dim=1)
-    finest = locator(descriptor(features, *one(prototypes)))[1].logits[0, 0].detach()
+    finest = locator(describe(descriptor, features, prototypes))[1].logits[0, 0].detach()
     assert int(finest.argmax()) == 4 * 6 + 1  # the cell of rows 6.7 to 8.3 and columns 1.7 to 3.3
     assert float(finest.max()) == pytest.approx(10.0, rel=0.05)  # the first gain
 
@@ -140,7 +142,7 @@ def test_a_similar_place_is_found_before_anything_is_learnt():
 def test_only_the_gain_learns_from_similarity():
     descriptor, locator = comparing_head()
     features = torch.randn(1, 13, *GRID, requires_grad=True)
-    locator(descriptor(features, *one(torch.randn(2, 13))))[0].logits.logsumexp(-1).sum().backward()
+    locator(describe(descriptor, features, torch.randn(2, 13)))[0].logits.logsumexp(-1).sum().backward()
     assert features.grad[:, :8].abs().max() > 0
     assert features.grad[:, 8:].abs().max() == 0
     assert descriptor.gain.grad[0].abs() > 0

@@ -19,10 +19,9 @@ from torch.func import functional_call
 from salvit.backbones import Backbone
 from salvit.baselines.method import Method, check_head
 from salvit.model.build import build_head
-from salvit.model.detector import EpisodeOutput
+from salvit.model.detector import Asked, EpisodeOutput
 from salvit.model.locator import ScaleOutput
 from salvit.model.losses import multi_scale_loss
-from salvit.model.prototypes import prototypes
 from salvit.model.settings import ModelSettings
 from salvit.types import Encoded, Example, Pack, Prediction
 
@@ -47,12 +46,12 @@ class Adapting(Method):
         return self._read(self.descriptor(features, prototypes, wanted), self._adapted)
 
     def answer(
-        self, vectors: Tensor, mask: Tensor, asked: Tensor, wanted: Tensor | None, marked: tuple[Tensor, Tensor]
+        self, asked: Asked, features: Tensor, wanted: Tensor | None, marked: tuple[Tensor, Tensor, Tensor]
     ) -> EpisodeOutput:
         """What is said of the queries, after adaptation to the supports where there is one."""
-        kept, is_adapted = prototypes(vectors, mask), self.adapts_in_training or not self.training
-        weights = self.adapt(kept, *marked, mask) if is_adapted else None
-        return EpisodeOutput(self._read(self.descriptor(asked, kept, wanted), weights), None, asked)
+        is_adapted = self.adapts_in_training or not self.training
+        weights = self.adapt(asked.prototypes, *marked) if is_adapted else None
+        return EpisodeOutput(self._read(self.descriptor(features, asked.prototypes, wanted), weights), None, features)
 
     def adapt(self, prototypes: Tensor, features: Tensor, points_input: Tensor, mask: Tensor) -> Weights:
         """Weights of the localisation net after some steps of gradient descent on the marked pictures.
@@ -93,7 +92,7 @@ class Adapting(Method):
     def locate(self, pack: Pack, encoded: Encoded) -> Prediction:
         """As SalViT, with weights that were adapted to the pack's pictures."""
         self._check_pack(pack)
-        method, kept = self.settings.method, prototypes(*self.examples(pack))
+        method, kept = self.settings.method, self.asked(pack).prototypes
         features, points = (pack.extra[f"{method}.{name}"].to(kept) for name in ("features", "points"))
         try:
             self._adapted = self.adapt(kept, features, points, pack.extra[f"{method}.mask"].to(kept.device))

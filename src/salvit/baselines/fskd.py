@@ -22,11 +22,10 @@ from torch import Tensor, nn
 from salvit.backbones import Backbone
 from salvit.baselines.distinctiveness import DistinctEncoder, split_distinctiveness
 from salvit.baselines.method import Method, check_head
-from salvit.model.detector import EpisodeOutput
+from salvit.model.detector import Asked, EpisodeOutput
 from salvit.model.locator import Locator, ScaleOutput, at_cell, grid_target
 from salvit.model.losses import masked_mean
 from salvit.model.modulation import modulate
-from salvit.model.prototypes import prototypes
 from salvit.model.settings import HeadSettings, ModelSettings
 from salvit.model.spatial import SpatialDescriptor, SpatialLocator
 
@@ -101,15 +100,14 @@ class FSKD(Method):
         return self._locate(self._describe(prototypes, features, wanted), prototypes, features, wanted)
 
     def answer(
-        self, vectors: Tensor, mask: Tensor, asked: Tensor, wanted: Tensor | None, marked: tuple[Tensor, Tensor]
+        self, asked: Asked, features: Tensor, wanted: Tensor | None, marked: tuple[Tensor, Tensor, Tensor]
     ) -> DescribedEpisode:
         """What :meth:`compare` says of the queries, and the descriptors, for the loss of triplets."""
-        kept = prototypes(vectors, mask)
-        descriptors = self._describe(kept, asked, wanted)
-        scales = self._locate(descriptors, kept, asked, wanted)
+        descriptors = self._describe(asked.prototypes, features, wanted)
+        scales = self._locate(descriptors, asked.prototypes, features, wanted)
         query_of = torch.zeros(0) if wanted is None else wanted.nonzero()[:, 0]
         vectors = descriptors if descriptors.ndim == 3 else descriptors.mean((-2, -1))
-        return DescribedEpisode(scales, None, asked, vectors, query_of)
+        return DescribedEpisode(scales, None, features, vectors, query_of)
 
     def own_losses(self, output: EpisodeOutput, points_input: Tensor, valid: Tensor) -> dict[str, Tensor]:
         """The loss of triplets. Choice: keypoints that follow each other in the list of one query are a triplet."""

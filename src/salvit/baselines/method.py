@@ -19,10 +19,9 @@ from torch import Tensor, nn
 
 from salvit.backbones import Backbone
 from salvit.baselines.match import covariance_of_map, peak_of_map
-from salvit.model.detector import EpisodeOutput, SalViT
+from salvit.model.detector import Asked, EpisodeOutput, SalViT
 from salvit.model.encoder import Encoder, EncoderInput, EncoderOutput
 from salvit.model.locator import Located, ScaleOutput
-from salvit.model.prototypes import prototypes
 from salvit.model.saliency_mask import downscale
 from salvit.model.settings import ModelSettings
 
@@ -66,19 +65,19 @@ class Method(SalViT, ABC):
     def compare(self, prototypes: Tensor, features: Tensor, wanted: Tensor | None = None) -> tuple[ScaleOutput, ...]:
         """Prototypes c (N, D), features (Q, D, H, W) -> scales for (Q, N), or for (1, P) of ``wanted`` (Q, N)."""
 
-    def search(self, vectors: Tensor, mask: Tensor, features: Tensor) -> tuple[ScaleOutput, ...]:
+    def search(self, asked: Asked, features: Tensor) -> tuple[ScaleOutput, ...]:
         """What :meth:`compare` says for the mean of the examples."""
-        return self.compare(prototypes(vectors, mask), features)
+        return self.compare(asked.prototypes, features)
 
-    def find(self, vectors: Tensor, mask: Tensor, features: Tensor, looked: Tensor | None = None) -> Located:
+    def find(self, asked: Asked, features: Tensor, looked: Tensor | None = None) -> Located:
         """What :meth:`search` says, decoded, and calibrated where the method was."""
-        return self.conclude(self.search(vectors, mask, features), shots=mask.sum(0))
+        return self.conclude(self.search(asked, features), shots=asked.shots)
 
     def answer(
-        self, vectors: Tensor, mask: Tensor, asked: Tensor, wanted: Tensor | None, marked: tuple[Tensor, Tensor]
+        self, asked: Asked, features: Tensor, wanted: Tensor | None, marked: tuple[Tensor, Tensor, Tensor]
     ) -> EpisodeOutput:
         """What :meth:`compare` says of the queries."""
-        return EpisodeOutput(self.compare(prototypes(vectors, mask), asked, wanted), None, asked)
+        return EpisodeOutput(self.compare(asked.prototypes, features, wanted), None, features)
 
 
 def check_head(settings: ModelSettings) -> None:

@@ -64,7 +64,7 @@ def _time_network(model: SalViT, batch: int, rounds: int, cnn_only: SalViT | Non
 def _detect(model: SalViT, images: torch.Tensor, saliency: torch.Tensor | None) -> object:
     features = model.encoder(model.prepare(images, saliency)).features
     vectors = features[0].flatten(1).T[None, :KEYPOINTS].contiguous()  # of one example: (1, N, D)
-    return model.find(vectors, torch.ones(vectors.shape[:2], dtype=torch.bool), features)
+    return model.find(model.ask(vectors, torch.ones(vectors.shape[:2], dtype=torch.bool)), features)
 
 
 def _images(batch: int, size: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -69,3 +69,16 @@ def drop_outside(image: MarkedImage, image_hw: tuple[int, int]) -> tuple[MarkedI
         for n in np.flatnonzero(outside)
     ]
     return replace(image, marked=image.marked & ~outside), problems
+
+
+def drop_outside_crop(image: MarkedImage, window: Window) -> tuple[MarkedImage, list[str]]:
+    """Take marks that lie outside the part of the picture that is cut out for not marked, and say which."""
+    x1, y1, x2, y2 = window
+    low, high = np.array([x1, y1]) - 0.5, np.array([x2, y2]) - 0.5
+    outside = image.marked & ~((image.points >= low) & (image.points <= high)).all(-1)
+    problems = [
+        f"{image.path.name}: {image.names[n]} at ({image.points[n, 0]:g}, {image.points[n, 1]:g}) lies outside its "
+        f"object's box ({x1:g}, {y1:g} to {x2:g}, {y2:g} with its margin); taken as not marked: make the box larger"
+        for n in np.flatnonzero(outside)
+    ]
+    return replace(image, marked=image.marked & ~outside), problems

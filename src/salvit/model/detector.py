@@ -23,10 +23,10 @@ from salvit.backbones.batch_norm import set_batch_norm
 from salvit.backbones.files import hash_weights
 from salvit.geometry import Fit, input_to_grid, is_inside
 from salvit.model.certainty import Calibration, calibrated
-from salvit.model.dynamic import DynamicDescriptor, DynamicLocator
+from salvit.model.dynamic import DynamicDescriptor, DynamicLocator, Weights
 from salvit.model.encoder import Encoder, EncoderInput, EncoderOutput
 from salvit.model.gathered import decode_gathered
-from salvit.model.locator import Located, Locator, ScaleOutput, decode, decode_agreed
+from salvit.model.locator import Located, Locator, ScaleOutput, decode, decode_agreed, join_located
 from salvit.model.modulation import DescriptorNet
 from salvit.model.own_saliency import attentive_saliency, learned_saliency
 from salvit.model.prototypes import example_shares, gaussian_pooling, pooling_sigma, prototypes
@@ -53,6 +53,18 @@ class EpisodeOutput:
     """Logits that a keypoint is there to be seen, for the pairs of ``scales``, where the model has such a branch."""
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What pictures are searched for: N keypoints, as K examples teach them."""
+
+    prototypes: Tensor
+    """(N, D) the mean c of the examples."""
+    shots: Tensor
+    """(N,) how many examples have each keypoint."""
+    weights: Weights | None
+    """Of the dynamic head: the mean of those that each example makes."""
+
+
 class SalViT(nn.Module):
     """A few-shot keypoint detector (:class:`salvit.types.Detector`)."""
 
@@ -71,6 +83,7 @@ class SalViT(nn.Module):
         self._widest = settings.head.channels
         self.calibration: Calibration | None = None
         self._hash: tuple[tuple[tuple[int, int], ...], str] = ((), "")
+        self._last: tuple[Pack, Asked] | None = None
         self.eval()
 
     # --- the pipeline on tensors: what training calls ---------------------------------------------------------------
@@ -100,35 +113,39 @@ class SalViT(nn.Module):
         """Gaussian pooling: features (K, D, H, W), points (K, N, 2) -> representations Φ (K, N, D)."""
         return gaussian_pooling(features, points_input, self.backbone.stride, self._sigma)
 
-    def describe(
-        self,
-        vectors: Tensor,
-        mask: Tensor,
-        features: Tensor,
-        wanted: Tensor | None = None,
-        looked: Tensor | None = None,
-    ) -> Tensor:
-        """Modulate and describe: vectors Φ (K, N, D) of K examples, mask (K, N), query features (Q, D, H, W).
+    def ask(self, vectors: Tensor, mask: Tensor) -> Asked:
+        """What K examples ask for: vectors Φ (K, N, D), mask (K, N).
 
-        A keypoint's examples count as their mean c; with the dynamic head as the mean of what each makes. With
-        ``wanted`` (Q, N) only these pairs of query and keypoint, row by row, as keypoints of one query. ``looked`` is
-        what the dynamic head made of the features before (:meth:`look`).
+        A keypoint's examples count as their mean c; with the dynamic head as the mean of the weights that each makes.
+        """
+        weights = None
+        if isinstance(self.descriptor, DynamicDescriptor):
+            weights = self.descriptor.weights(vectors, example_shares(mask))
+        return Asked(prototypes(vectors, mask), mask.sum(0), weights)
+
+    def describe(
+        self, asked: Asked, features: Tensor, wanted: Tensor | None = None, looked: Tensor | None = None
+    ) -> Tensor:
+        """Modulate and describe query features (Q, D, H, W): (Q, N, …), as the locator takes it.
+
+        With ``wanted`` (Q, N) only these pairs of query and keypoint, row by row, as keypoints of one query. ``looked``
+        is what the dynamic head made of the features before (:meth:`look`).
         """
         if isinstance(self.descriptor, DynamicDescriptor):
+            assert asked.weights is not None
             looked = self.descriptor.look(features) if looked is None else looked
-            described = self.descriptor.read(looked, vectors, example_shares(mask), wanted)
-        else:
-            described = self.descriptor(features, prototypes(vectors, mask), wanted)
+            return self.descriptor.read(looked, asked.weights, wanted)
+        described: Tensor = self.descriptor(features, asked.prototypes, wanted)
         return described
 
-    def search(self, vectors: Tensor, mask: Tensor, features: Tensor) -> tuple[ScaleOutput, ...]:
-        """Modulate, describe, locate: what :meth:`describe` takes -> branches of every scale."""
-        return self.locator(self.describe(vectors, mask, features))  # type: ignore[no-any-return]
+    def search(self, asked: Asked, features: Tensor) -> tuple[ScaleOutput, ...]:
+        """Modulate, describe, locate: query features (Q, D, H, W) -> branches of every scale."""
+        return self.locator(self.describe(asked, features))  # type: ignore[no-any-return]
 
     def search_at(
         self, prototypes: Tensor, picks: Tensor, features: Tensor, wanted: Tensor, points_input: Tensor
     ) -> tuple[tuple[ScaleOutput, ...], Tensor | None]:
-        """:meth:`search` with many sets of prototypes, for losses, and logits of presence; for the ``dynamic`` head.
+        """As :meth:`search`, with many sets of prototypes, for losses; and logits of presence. For the dynamic head.
 
         Shapes: prototypes (S, N, D), picks (Q, s): which sets a picture is asked with, features (Q, D, H, W), wanted
         (Q, s, N), their true places (P, 2).
@@ -138,12 +155,12 @@ class SalViT(nn.Module):
         scales, logits = self.descriptor.at_places(features, prototypes, picks, wanted, points_input, self.input_size)
         return scales, logits if self.settings.head.presence else None
 
-    def find(self, vectors: Tensor, mask: Tensor, features: Tensor, looked: Tensor | None = None) -> Located:
+    def find(self, asked: Asked, features: Tensor, looked: Tensor | None = None) -> Located:
         """What :meth:`search` says, :meth:`concluded <conclude>`; ``looked`` as in :meth:`describe`."""
-        described = self.describe(vectors, mask, features, looked=looked)
+        described = self.describe(asked, features, looked=looked)
         logits = self.presence(described)
         if self.settings.head.decoding != "mean" or self.calibration is not None:
-            return self.conclude(self.locator(described), logits, mask.sum(0))
+            return self.conclude(self.locator(described), logits, asked.shots)
         located = self.locator.locate(described, self.input_size)  # only the winning cells matter
         return located if logits is None else replace(located, presence=logits.sigmoid())
 
@@ -161,6 +178,11 @@ class SalViT(nn.Module):
         if self.calibration is None:
             return located
         return calibrated(located, scales, self.calibration, self.input_size, shots)
+
+    @property
+    def conclusions(self) -> str:
+        """What changes a model's points and their certainty, but not its features, in words."""
+        return f"{self.settings.head.decoding} {self.calibration}"
 
     def decoded_by(self, decoding: Decoding) -> SalViT:
         """The same weights, places found in another way; calibrated no more, as that was fitted to the old one."""
@@ -190,20 +212,20 @@ class SalViT(nn.Module):
     ) -> EpisodeOutput:
         """One episode: K support images with points (K, N, 2) and mask (K, N), Q query images; ``wanted`` (Q, N)."""
         shots, encoded = len(support.raw), self.encoder(support.joined(query))  # one batch costs less than two
-        marked, asked = encoded.features[:shots], encoded.features[shots:]
-        vectors = self.represent(marked, points_input)  # (K, N, D)
-        output = self.answer(vectors, mask, asked, wanted, (marked, points_input))
+        marked, features = encoded.features[:shots], encoded.features[shots:]
+        asked = self.ask(self.represent(marked, points_input), mask)
+        output = self.answer(asked, features, wanted, (marked, points_input, mask))
         return replace(output, exponents=encoded.exponents)
 
     def answer(
-        self, vectors: Tensor, mask: Tensor, asked: Tensor, wanted: Tensor | None, marked: tuple[Tensor, Tensor]
+        self, asked: Asked, features: Tensor, wanted: Tensor | None, marked: tuple[Tensor, Tensor, Tensor]
     ) -> EpisodeOutput:
-        """What is said of an episode's queries: vectors (K, N, D), mask (K, N), features (Q, D, H, W) of the queries.
+        """What is said of an episode's queries: features (Q, D, H, W) of the queries, wanted (Q, N).
 
-        ``marked`` are the supports, for a method that adapts to them: features (K, D, H, W) and points (K, N, 2).
+        ``marked`` are the supports, for a method that adapts to them: features (K, D, H, W), points (K, N, 2) and mask.
         """
-        described = self.describe(vectors, mask, asked, wanted)
-        return EpisodeOutput(self.locator(described), None, asked, presence=self.presence(described))
+        described = self.describe(asked, features, wanted)
+        return EpisodeOutput(self.locator(described), None, features, presence=self.presence(described))
 
     def own_losses(self, output: EpisodeOutput, points_input: Tensor, valid: Tensor) -> dict[str, Tensor]:
         """Further terms of a compared method, weighted, for true points (1, P, 2), valid (1, P); SalViT has none."""
@@ -255,8 +277,8 @@ class SalViT(nn.Module):
     def locate(self, pack: Pack, encoded: Encoded) -> Prediction:
         """Find the keypoints of a pack in encoded images, in pixels of each image."""
         self._check_pack(pack)
-        vectors, mask = self.examples(pack)
-        located = _joined([self.find(vectors, mask, *part) for part in self._chunks(pack, encoded)])
+        asked = self.asked(pack)
+        located = join_located([self.find(asked, *part) for part in self._chunks(pack, encoded)])
         points_input, scores, covariances = (
             tensor.double().cpu().numpy() for tensor in (located.points_input, located.scores, located.covariances)
         )
@@ -286,7 +308,7 @@ class SalViT(nn.Module):
         self._check_pack(pack)
         batch = self.prepare(*self.tensors([image]))
         output: EncoderOutput = self.encoder(batch)
-        scales = self.search(*self.examples(pack), output.features)
+        scales = self.search(self.asked(pack), output.features)
         maps = {
             f"probability_{scale.size}": scale.probabilities[0].unflatten(-1, (scale.size,) * 2) for scale in scales
         }
@@ -349,13 +371,16 @@ class SalViT(nn.Module):
         points = np.where(mask[..., None], points, 0.0)
         return names, torch.from_numpy(points), torch.from_numpy(mask)
 
-    def examples(self, pack: Pack) -> tuple[Tensor, Tensor]:
-        """Vectors (K, N, D) and mask (K, N) of a pack, where the weights are."""
-        return pack.vectors.to(self.device), pack.mask.to(self.device)
+    def asked(self, pack: Pack) -> Asked:
+        """What a pack asks for; that of the last pack is kept, as many pictures may be searched with it one by one."""
+        if self._last is None or self._last[0] is not pack:
+            self._last = (pack, self.ask(pack.vectors.to(self.device), pack.mask.to(self.device)))
+        return self._last[1]
 
     def _chunks(self, pack: Pack, encoded: Encoded) -> Iterator[tuple[Tensor, Tensor | None]]:
-        """Features and what was looked at before, of as many queries at a time as fit into memory."""
-        features, looked = encoded.features, encoded.looked
+        """Features and what was looked at before, where the weights are, of as many queries at a time as fit."""
+        features = encoded.features.to(self.device)
+        looked = None if encoded.looked is None else encoded.looked.to(self.device)
         each = len(pack.names) * self._widest * features.shape[-2] * features.shape[-1]
         step = max(1, LARGEST_CHUNK // max(each, 1))
         for start in range(0, len(features), step):
@@ -368,14 +393,3 @@ class SalViT(nn.Module):
                 f"the pack was made by {pack.model} with weights {pack.weights_sha256[:12]}…, this is {self.name} with "
                 f"{self.weights_sha256[:12]}…; learn the keypoints again with this model"
             )
-
-
-def _joined(parts: Sequence[Located]) -> Located:
-    """Places of several groups of queries, one after the other."""
-    presence = [part.presence for part in parts if part.presence is not None]
-    return Located(
-        torch.cat([part.points_input for part in parts]),
-        torch.cat([part.scores for part in parts]),
-        torch.cat([part.covariances for part in parts]),
-        torch.cat(presence) if presence else None,
-    )

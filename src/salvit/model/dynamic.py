@@ -6,7 +6,8 @@ keypoint then costs next to nothing, so a training step can relate every picture
 (``train.all_ways``). ``head.kind = "dynamic"`` chooses it.
 
 Letters: Q query images · N keypoints · S sets of prototypes, s of them for each picture · D channels of features · m
-channels of the map · H, W cells · S² cells of a scale · C = Σ S² cells of all scales · V = d_v.
+channels of the map · R raw channels that are compared · H, W cells · S² cells of a scale of side S · C = Σ S² cells of
+all scales · V = d_v · K examples.
 """
 
 from __future__ import annotations
@@ -22,13 +23,15 @@ from salvit.model.resampling import at_cells, vectors_at_cells
 
 
 @dataclass(frozen=True, slots=True)
-class _Weights:
-    """What a picture is read with."""
+class Weights:
+    """What a picture is read with: S sets of them."""
 
     reads: Tensor
     """(S, N, scales, 3 + 2V, m): the logit's, then those of offset and covariance."""
     presence: Tensor
     """(S, N, 2m)."""
+    directions: Tensor
+    """(S, N, R) of length 1: what raw tokens are compared with; R = 0 where none are compared."""
 
 
 class DynamicDescriptor(nn.Module):
@@ -62,10 +65,6 @@ class DynamicDescriptor(nn.Module):
         self.gain = nn.Parameter(torch.full((len(scales),), raw_gain)) if compared else None
         self.channels = channels
 
-    def forward(self, features: Tensor, vectors: Tensor, shares: Tensor, wanted: Tensor | None = None) -> Tensor:
-        """:meth:`read` what is seen by a :meth:`look`."""
-        return self.read(self.look(features), vectors, shares, wanted)
-
     def look(self, features: Tensor) -> Tensor:
         """All that is made of a picture alone: (Q, D, H, W) -> (Q, m + R, C + 2) with R raw channels.
 
@@ -80,14 +79,31 @@ class DynamicDescriptor(nn.Module):
         pooled = _pooled(maps).unflatten(1, (2, -1)).transpose(1, 2)  # (Q, m, 2)
         return torch.cat([*columns, F.pad(pooled, (0, 0, 0, self.compared))], dim=2)
 
-    def read(self, looked: Tensor, vectors: Tensor, shares: Tensor, wanted: Tensor | None = None) -> Tensor:
-        """What was seen and vectors (K, N, D) to cells (Q, N, C + 1, 3 + 2V), or (1, P, …) of wanted pairs.
+    def weights(self, prototypes: Tensor, shares: Tensor | None = None) -> Weights:
+        """Prototypes (S, N, D) to as many sets of weights.
 
-        Each example's vector makes weights of its own, and the picture is read with their mean by ``shares`` (K, N):
-        as logits are linear in the weights, that is the mean of the logarithms of the maps that each example alone
-        would give, at the cost of one map. The last cell's first number is the logit of presence.
+        With ``shares`` (K, N) vectors of K examples (K, N, D) to one set: each example makes weights of its own, and a
+        picture is read with their mean. As logits are linear in the weights, that is the mean of the logarithms of the
+        maps that each example alone would give, at the cost of one map:
+
+            log P = Σ_k share_k log P_k + const
+
+        Choice: raw tokens are compared as they are, so that only the gain is learnt from it.
         """
-        weights, directions = self._weights(vectors, shares), self._directions(vectors, shares)
+        own, raw = prototypes.split([prototypes.shape[-1] - self.compared, self.compared], dim=-1)
+        made, directions = self.generate(own) / self.channels**0.5, F.normalize(raw.detach(), dim=-1)
+        if shares is not None:
+            made, directions = ((part * shares[..., None]).sum(0, keepdim=True) for part in (made, directions))
+        reads, presence = made.split([made.shape[-1] - 2 * self.channels, 2 * self.channels], dim=-1)
+        reads = reads.unflatten(-1, (len(self.sizes), self.outputs, self.channels))
+        return Weights(reads, presence, directions)
+
+    def read(self, looked: Tensor, weights: Weights, wanted: Tensor | None = None) -> Tensor:
+        """What was seen and one set of weights to cells (Q, N, C + 1, 3 + 2V), or (1, P, …) of wanted pairs.
+
+        The last cell's first number is the logit of presence.
+        """
+        directions = weights.directions
         *columns, pooled = looked.split([*(size * size for size in self.sizes), 2], dim=2)
         cells = []
         for number, seen in enumerate(columns):
@@ -109,14 +125,14 @@ class DynamicDescriptor(nn.Module):
         points_input: Tensor,
         input_size: int,
     ) -> tuple[tuple[ScaleOutput, ...], Tensor]:
-        """What :meth:`forward` and the locator give for losses, with many sets of prototypes; and presence.
+        """What :meth:`read` and the locator give for losses, each set of prototypes as of one example; and presence.
 
         Offsets and covariances, eight of a cell's nine numbers, are read at the cells of ``points_input`` (P, 2) alone:
         losses look nowhere else. Shapes: features (Q, D, H, W), prototypes (S, N, D), picks (Q, s): which sets a
         picture is asked with, wanted (Q, s, N); logits (1, P, S²), offsets (1, P, 1, 2), latents (1, P, 1, 2, V),
         presence (1, P).
         """
-        maps, weights, directions = self._maps(features), self._weights(prototypes), self._directions(prototypes)
+        maps, weights = self._maps(features), self.weights(prototypes)
         of_picture, of_set, of_keypoint = wanted.nonzero(as_tuple=True)  # (P,) each
         of_prototype = picks[of_picture, of_set] * prototypes.shape[1] + of_keypoint
         outputs = []
@@ -125,7 +141,7 @@ class DynamicDescriptor(nn.Module):
             logits = _asked(weights.reads[..., number, 0, :], picks, places) + self.bias[number, 0]  # (Q, s, N, S²)
             if self.gain is not None:
                 tokens = self._tokens(features, size).transpose(1, 2)
-                logits = logits + self.gain[number] * _asked(directions, picks, tokens)
+                logits = logits + self.gain[number] * _asked(weights.directions, picks, tokens)
             cells, _ = grid_target(points_input, input_size, size)  # (P,)
             there = places.transpose(1, 2).flatten(0, 1).index_select(0, of_picture * size**2 + cells)  # (P, m)
             reads = weights.reads[:, :, number, 1:].flatten(0, 1).index_select(0, of_prototype)  # (P, 2 + 2V, m)
@@ -140,26 +156,11 @@ class DynamicDescriptor(nn.Module):
         return maps + F.relu(self.mix(maps))
 
     def _tokens(self, features: Tensor, size: int) -> Tensor:
-        """Raw tokens at the cells of a scale, at length 1: (Q, D, H, W) -> (Q, S², R); R = 0 where none are compared.
-
-        Choice: raw tokens are compared as they are, so that only the gain is learnt from it.
-        """
+        """Raw tokens at the cells of a scale, at length 1: (Q, D, H, W) -> (Q, S², R)."""
         raw = features[:, features.shape[1] - self.compared :].detach()
         return (
             F.normalize(vectors_at_cells(raw, size), dim=-1) if self.compared else raw.new_zeros(len(raw), size**2, 0)
         )
-
-    def _directions(self, prototypes: Tensor, shares: Tensor | None = None) -> Tensor:
-        """What such tokens are compared with: (S, N, D) -> (S, N, R), (1, N, R) by shares."""
-        raw = prototypes[..., prototypes.shape[-1] - self.compared :].detach()
-        return _mean(F.normalize(raw, dim=-1), shares)
-
-    def _weights(self, prototypes: Tensor, shares: Tensor | None = None) -> _Weights:
-        """Prototypes (S, N, D) to what is read with; by shares one set, the mean."""
-        own = prototypes[..., : prototypes.shape[-1] - self.compared]
-        made = _mean(self.generate(own), shares) / self.channels**0.5
-        reads, seen = made.split([made.shape[-1] - 2 * self.channels, 2 * self.channels], dim=-1)
-        return _Weights(reads.unflatten(-1, (len(self.sizes), self.outputs, self.channels)), seen)
 
 
 class DynamicLocator(nn.Module):
@@ -184,11 +185,6 @@ class DynamicLocator(nn.Module):
     def locate(self, described: Tensor, input_size: int) -> Located:
         """:func:`decode` of :meth:`forward`."""
         return decode(self(described), input_size)
-
-
-def _mean(values: Tensor, shares: Tensor | None) -> Tensor:
-    """Values (K, N, …) in their mean by shares (K, N), as one set (1, N, …); as they are without shares."""
-    return values if shares is None else (values * shares[..., None]).sum(0, keepdim=True)
 
 
 def _asked(weights: Tensor, picks: Tensor, columns: Tensor) -> Tensor:

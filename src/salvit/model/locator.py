@@ -10,6 +10,7 @@ The paper's x = l0/S · (g + ½ + ½ o) counts from the image's edge; pixel cent
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -238,3 +239,14 @@ def _on_lattice(values: Tensor, size: int, side: int) -> Tensor:
     grid = values.unflatten(-1, (size, size))
     finer: Tensor = grid.repeat_interleave(side // size, dim=-1).repeat_interleave(side // size, dim=-2)
     return finer
+
+
+def join_located(parts: Sequence[Located]) -> Located:
+    """Places of several groups of queries, one after the other."""
+    presence = [part.presence for part in parts if part.presence is not None]
+    return Located(
+        torch.cat([part.points_input for part in parts]),
+        torch.cat([part.scores for part in parts]),
+        torch.cat([part.covariances for part in parts]),
+        torch.cat(presence) if presence else None,
+    )

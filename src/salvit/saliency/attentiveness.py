@@ -111,6 +111,6 @@ def stretch_inside(values: Tensor, inside: Tensor, tail: float) -> Tensor:
     """
     stretched = []
     for plain, mask in zip(values, inside, strict=True):
-        low, high = torch.quantile(plain[mask], torch.tensor([tail, 1.0 - tail], dtype=plain.dtype))
+        low, high = torch.quantile(plain[mask], plain.new_tensor([tail, 1.0 - tail]))
         stretched.append(((plain - low) / (high - low).clamp_min(1e-6)).clamp(0.0, 1.0))
     return torch.stack(stretched)

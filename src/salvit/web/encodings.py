@@ -66,9 +66,9 @@ class Encodings:
 
     def put(self, key: str, encoded: Encoded) -> Encoded:
         """Keep the encoding of one picture; returns it as it is kept."""
-        saliency = None if encoded.saliency is None else encoded.saliency.half()
-        looked = None if encoded.looked is None else encoded.looked.half()
-        kept = Encoded(encoded.features.half(), encoded.fits, saliency, looked)
+        saliency = None if encoded.saliency is None else encoded.saliency.half().cpu()
+        looked = None if encoded.looked is None else encoded.looked.half().cpu()
+        kept = Encoded(encoded.features.half().cpu(), encoded.fits, saliency, looked)
         self._hold(key, kept)
         self._write(key, kept)
         return kept

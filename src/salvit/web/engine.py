@@ -210,7 +210,7 @@ def _example(rows: Sequence[Shot], keypoints: Sequence[int], encoded: Encoded, n
 
 def _conclusions(detector: Detector) -> str:
     """What changes a model's points and their certainty, but not its features."""
-    return f"{detector.settings.head.decoding} {detector.calibration}" if isinstance(detector, SalViT) else ""
+    return detector.conclusions if isinstance(detector, SalViT) else ""
 
 
 def _provider(detector: Detector, name: str) -> Provider | None:
