@@ -32,6 +32,7 @@ from salvit.model.certainty import (
     gather_evidence,
     log_odds,
     map_height,
+    presence_log_odds,
     shrinkage,
     total_covariance,
 )
@@ -280,7 +281,6 @@ def tell(pairs: DevPairs, calibration: Calibration) -> Told:
     """What a calibration makes of pairs; the same as :func:`salvit.model.certainty.calibrated` does of a prediction."""
     number = min(range(len(TEMPERATURES)), key=lambda n: abs(TEMPERATURES[n] - calibration.temperature))
     evidence = Evidence(pairs.moments[:, number], pairs.near[:, number], pairs.extent[:, number])
-    presence = log_odds(calibration.presence[:3], evidence) + calibration.height * pairs.height
     return Told(
         total_covariance(
             evidence.moments,
@@ -291,7 +291,7 @@ def tell(pairs: DevPairs, calibration: Calibration) -> Told:
         ),
         torch.tensor(calibration.radii, dtype=pairs.errors.dtype).expand(len(pairs.errors), 3),
         log_odds(calibration.right, evidence).sigmoid(),
-        (presence + calibration.presence[3] * pairs.presence).sigmoid(),
+        presence_log_odds(calibration, evidence, pairs.height, pairs.presence).sigmoid(),
     )
 
 

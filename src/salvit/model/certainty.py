@@ -94,9 +94,8 @@ def calibrated(
     known = None if shots is None else shots > 0
     examples = torch.ones(()).to(located.scores) if shots is None else shots.to(located.scores)
     evidence = gather_evidence(fused_logits(scales) / calibration.temperature, located.points_input, input_size, known)
-    presence = log_odds(calibration.presence[:3], evidence) + calibration.height * map_height(scales)
-    if located.presence is not None:
-        presence = presence + calibration.presence[3] * located.presence.clamp(SURE, 1 - SURE).logit()
+    own = None if located.presence is None else located.presence.clamp(SURE, 1 - SURE).logit()
+    presence = presence_log_odds(calibration, evidence, map_height(scales), own)
     return replace(
         located,
         scores=log_odds(calibration.right, evidence).sigmoid(),
@@ -192,6 +191,12 @@ def shrinkage(examples: Tensor, near: Tensor, shots: float | Tensor, sure: float
 def log_odds(weights: tuple[float, float, float], evidence: Evidence) -> Tensor:
     """w_0 + w_1 · logit(near mass) + w_2 · log(extent / l0): (Q, N)."""
     return weights[0] + weights[1] * evidence.near + weights[2] * evidence.extent
+
+
+def presence_log_odds(calibration: Calibration, evidence: Evidence, height: Tensor, own: Tensor | None) -> Tensor:
+    """:func:`log_odds` of presence + v · height of the maps + w_3 · the model's own logit, where it has one: (Q, N)."""
+    told = log_odds(calibration.presence[:3], evidence) + calibration.height * height
+    return told if own is None else told + calibration.presence[3] * own
 
 
 def lattice_line(side: int, input_size: int, like: Tensor) -> Tensor:

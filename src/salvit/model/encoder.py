@@ -22,7 +22,7 @@ class EncoderInput:
     """What the encoder needs of a batch of images. All of it can come from a cache: the backbone is not asked again."""
 
     raw: Tensor
-    """(B, C, H, W) raw tokens of the backbone, as ``SalViT.raw_tokens`` gives them."""
+    """(B, C, H, W) raw tokens of the backbone, as :meth:`SalViT.prepare` gives them."""
     images: Tensor | None = None
     """(B, 3, S, S) RGB in [0, 1] at the input size, for the saliency embedding; needed where morphology is learnt."""
     saliency: Tensor | None = None
@@ -42,7 +42,7 @@ class EncoderOutput:
     """Features, and how saliency was shaped on the way."""
 
     features: Tensor
-    """(B, C + d_vit, H, W)."""
+    """(B, D, H, W), D as :class:`EncoderSettings` say: C + d_vit in the paper; raw tokens last where they are kept."""
     exponents: Tensor | None = None
     """(B, T) learnt exponents θ̃, for the regulariser."""
     masks: Tensor | None = None

@@ -129,6 +129,7 @@ class Engine:
             parts[0],
             vectors=torch.cat([part.vectors for part in parts]),
             mask=torch.cat([part.mask for part in parts]),
+            extra={name: torch.cat([part.extra[name] for part in parts]) for name in parts[0].extra},
         )
         self._pack = (wanted, pack)
         return pack
