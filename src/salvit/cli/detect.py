@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from salvit.cli.exit_codes import INTERRUPTED
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
@@ -18,8 +20,6 @@ if TYPE_CHECKING:
     from salvit.suggest import Candidate
     from salvit.types import Detection, Detector, Example, Failure, Pack
 
-SOME_FAILED = 3
-"""Exit code where some pictures or marks could not be used, and the rest were."""
 _ROWS_SHOWN = 60
 
 
@@ -204,7 +204,7 @@ def _search(
     except KeyboardInterrupt:
         where = f"; what was found until then is in {job.out}, and --resume goes on" if job.out else ""
         typer.secho(f"interrupted{where}", fg="yellow", err=True)
-        raise typer.Exit(130) from None
+        raise typer.Exit(INTERRUPTED) from None
     if len(left) < len(queries):
         typer.echo(f"{len(queries) - len(left)} of {len(queries)} were done by the run before")
     print_table(shown, len(left), pack.known.tolist())

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from salvit.cli.exit_codes import SOME_FAILED
+
 if TYPE_CHECKING:
     from salvit.data.support import Support
     from salvit.queries import Query
     from salvit.suggest import Candidate
     from salvit.types import Detection, Example, Failure, Pack
 
-SOME_FAILED = 3
-"""Exit code where some pictures or marks could not be used, and the rest were."""
 _WARNINGS_SHOWN = 20
 
 
