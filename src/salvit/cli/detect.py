@@ -128,6 +128,9 @@ def run(job: Job) -> None:
     window = _parse_box(job.box) if job.box and job.box != "saliency" else job.box
     _check_outputs(job)
     queries, failures = find_queries(job.query, job.boxes)
+    if not queries:
+        reasons = "; ".join(failure.reason for failure in failures[:5]) or f"{job.boxes} names none"
+        raise ValueError(f"there is no picture to look in: {reasons}")
     if job.threads:
         import torch
 
@@ -142,8 +145,8 @@ def run(job: Job) -> None:
     assert pack is not None
     warn(pack, marked, is_cropped)
     example = _first_example(detector, marked, is_cropped) if job.draw and marked else None
-    failures += _search(job, detector, pack, queries, window, example)
-    report(marked, failures, job.out, job.draw)
+    more, has_found = _search(job, detector, pack, queries, window, example)
+    report(marked, failures + more, job.out, job.draw, has_found)
 
 
 def _given(job: Job) -> tuple[Support | None, Pack | None]:
@@ -178,8 +181,11 @@ def _search(
     queries: list[Query],
     window: tuple[float, float, float, float] | str | None,
     example: Example | None,
-) -> list[Failure]:
-    """Take results as they come: write, draw, keep the first for the table. Ctrl-C saves what was done."""
+) -> tuple[list[Failure], bool]:
+    """Take results as they come: write, draw, keep the first for the table. Ctrl-C saves what was done.
+
+    Gives what failed, and whether anything was found, by this run or by the one that it goes on with.
+    """
     from salvit.cli.detect_output import Artist, print_suggestions, print_table, print_warnings
     from salvit.cli.progress import track
     from salvit.types import Failure
@@ -211,7 +217,8 @@ def _search(
     print_warnings(warned)
     if job.suggest:
         print_suggestions(candidates if writer is None else writer.candidates, pack, job.suggest)
-    return failures + [Failure(job.out or Path(), problem) for problem in (writer.problems if writer else ())]
+    failures += [Failure(job.out or Path(), problem) for problem in (writer.problems if writer else ())]
+    return failures, bool(shown) or len(left) < len(queries)
 
 
 def _results(
