@@ -74,7 +74,7 @@ def detect(
         None, help="coco, csv, deeplabcut, sleap, ultralytics or label-studio, where the ending does not tell."
     ),
     draw: Path | None = typer.Option(None, help="Write a picture for each query into this folder."),
-    min_score: float = typer.Option(0.0, help="Abstain from points whose score or presence is lower (0 to 1)."),
+    min_score: float = typer.Option(0.0, min=0, max=1, help="Abstain from points whose score or presence is lower."),
     flip: bool = typer.Option(False, "--flip", help="Look at the mirrored picture too and merge; twice the time."),
     zoom: bool = typer.Option(False, "--zoom", help="Look again, nearer where the points were found; twice the time."),
     pairs: str | None = typer.Option(None, help="LEFT:RIGHT,…, where the names do not tell; none: no pairs."),
@@ -83,7 +83,7 @@ def detect(
     device: str = typer.Option("auto", help="auto, cpu, cuda or mps."),
     batch: int = typer.Option(8, min=1, help="Pictures that go through the network together."),
     threads: int = typer.Option(0, min=0, help="Threads for the network; 0: as many as the machine has."),
-    max_megapixels: float = typer.Option(100.0, help="Refuse larger pictures before decoding them."),
+    max_megapixels: float = typer.Option(100.0, min=0.01, help="Refuse larger pictures before decoding them."),
     resume: bool = typer.Option(False, "--resume", help="Go on with a run of the same command that did not finish."),
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace files that exist."),
 ) -> None:
