@@ -32,3 +32,9 @@ def test_without_the_extra_it_says_how_to_install_it(words, module, tmp_path, mo
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is here")
 def test_a_device_that_is_not_present_is_an_error_that_names_those_that_are(tmp_path):
     assert "'cuda' is not present; present: cpu" in refused(*TRAIN, "--device", "cuda", out=tmp_path / "run")
+
+
+def test_compare_refuses_a_recipe_of_several_data_sets(tmp_path):
+    words = ["compare", str(RECIPES / "lite.toml"), "--root", "absent", "--unseen", "cow"]
+    message = refused(*words, out=tmp_path / "run")
+    assert "several data sets (animal_pose, cub, creatures)" in message and "without [[also]]" in message

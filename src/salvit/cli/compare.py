@@ -38,6 +38,12 @@ def compare(
     methods = method or list(COMPARED)
     if unknown := [name for name in methods if name not in COMPARED]:
         raise ValueError(f"unknown method {unknown[0]!r}; known: {', '.join(COMPARED)}")
+    if settings.also:
+        names = ", ".join(data.name for data in settings.also)
+        raise ValueError(
+            f"{recipe} trains on several data sets ({settings.data.name}, {names}); compared methods train on one: "
+            "give a recipe without [[also]], such as recipes/animal_pose-compared.toml"
+        )
     if set(methods) != {FLOOR}:
         need_training()
     if threads:
