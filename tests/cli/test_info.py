@@ -5,6 +5,7 @@ from typer.testing import CliRunner
 
 from salvit.cli import app
 from salvit.model.describe import describe_model, protonet_trunk_parameters
+from salvit.model.settings import PRESETS
 
 
 @pytest.fixture
@@ -31,6 +32,14 @@ def test_dino_says_why_it_differs_from_the_paper(run):
     assert "52.91" in text
     assert "50.9" in text
     assert "2.0 M more" in text
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_known_model_is_described_and_named_by_the_help(run, name):
+    result = run(name)
+    assert result.exit_code == 0, repr(result.exception)
+    assert name in result.output and "total" in result.output
+    assert name in run("--help").output
 
 
 def test_ablation_rows_and_narrow_heads_are_described(run):

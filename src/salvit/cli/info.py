@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 def info(
     model: str = typer.Argument(
-        help="A model: lite, dino, match, salvit-resnet50, salvit-dino-s16, salvit-dinov2, salvit-lite0, or a row of "
-        "the paper's ablation table, such as cnn-only; methods: all compared ones, or one of them by name; or a "
-        ".safetensors file: a pack or a checkpoint."
+        help="A model: lite, dino, match, salvit-resnet50, salvit-dino-s16, salvit-dinov2, salvit-lite0, "
+        "salvit-joined, or a row of the paper's ablation table, such as cnn-only; methods: all compared ones, or one "
+        "of them by name; or a .safetensors file: a pack or a checkpoint."
     ),
     narrow: bool = typer.Option(False, "--narrow", help="With the narrow head, for training on a CPU."),
 ) -> None:
