@@ -163,6 +163,7 @@ def score(
     out: Path = typer.Option(..., help="Write the result to this file (.json)."),
     episodes: int | None = typer.Option(None, min=1, help="As it was evaluated: only the first of each kind."),
     queries: int | None = typer.Option(None, min=1, help="As it was evaluated: only the first of each episode."),
+    kind: str | None = typer.Option(None, help="As it was evaluated: novel or base alone."),
     against: Path | None = typer.Option(None, help="Another run's predictions on the same list: compare the two."),
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace a file that exists."),
 ) -> None:
@@ -170,7 +171,7 @@ def score(
     from salvit.formats.targets import check_output
 
     check_output(out, overwrite)
-    listed = open_list(data, root, unseen, frozen, episodes=episodes, queries=queries)
+    listed = open_list(data, root, unseen, frozen, episodes=episodes, queries=queries, kind=kind)
     _score(predictions, listed, out)
     if against is not None:
         _compare(predictions, against, listed)
