@@ -1,5 +1,6 @@
-"""``salvit evaluate`` and ``salvit score``."""
+"""``salvit evaluate`` and ``salvit score``: parts of a list, and options that would be ignored."""
 
+import pytest
 from typer.testing import CliRunner
 
 from salvit.cli import app
@@ -20,3 +21,22 @@ def test_one_kind_is_evaluated_and_scored_again(tmp_path):
     assert isinstance(whole.exception, ValueError) and "--kind" in str(whole.exception)
     assert CliRunner().invoke(app, [*words, "--kind", "novel"]).exit_code == 0
     assert (tmp_path / "s.json").read_bytes() == (tmp_path / "r.json").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("words", "needed"),
+    [
+        (["--eta", "2"], "--transductive"),
+        (["--rounds", "2"], "--transductive"),
+        (["--kappa", "0.8"], "--transductive"),
+        (["--assignment", "oracle"], "--transductive"),
+        (["--selection", "score"], "--transductive"),
+        (["--protocol", "paper"], "--transductive"),
+        (["--occlusion", "0.5"], "--occluder"),
+    ],
+)
+def test_options_that_would_be_ignored_are_refused(words, needed, tmp_path):
+    common = ["evaluate", "--data", "creatures", "--root", "absent", "--list", "absent.json"]
+    result = CliRunner().invoke(app, [*common, "--out", str(tmp_path / "p.jsonl"), *words])
+    assert isinstance(result.exception, ValueError)
+    assert f"without {needed} nothing comes of {words[0]}" in str(result.exception)
