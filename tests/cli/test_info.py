@@ -48,6 +48,12 @@ def test_ablation_rows_and_narrow_heads_are_described(run):
     assert "Narrow, for training" in narrow
 
 
+@pytest.mark.parametrize("name", ["lite", "match", "methods", "fskd", "some.safetensors"])
+def test_a_narrow_head_of_what_has_none_is_refused(run, name):
+    result = run(name, "--narrow")
+    assert isinstance(result.exception, ValueError) and f"{name} has no other head" in str(result.exception)
+
+
 def test_an_unknown_model_is_an_error_that_lists_the_known_ones(run):
     result = run("salvit-vgg")
     assert isinstance(result.exception, ValueError)

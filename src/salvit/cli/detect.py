@@ -104,6 +104,8 @@ def demo(
 
         show_far(folder, model, pictures)
         return
+    if pictures is not None:
+        raise ValueError(f"--pictures {pictures} is for --far, which shows other pictures; add --far, or leave it out")
     from salvit.demo import demo_queries, demo_support, draw_sheet
 
     out, draw = folder / "detections.json", folder / "pictures"

@@ -20,8 +20,14 @@ def info(
     narrow: bool = typer.Option(False, "--narrow", help="With the narrow head, for training on a CPU."),
 ) -> None:
     """Parameters of a model by part, beside the paper's, and its settings; what a pack or a checkpoint holds."""
+    from salvit.model.settings import ABLATIONS, PRESETS
     from salvit.released import NAMES, released_path
 
+    if narrow and model not in (*PRESETS, *ABLATIONS):
+        raise ValueError(
+            f"--narrow is for {', '.join(PRESETS)} and the rows of the ablation table; {model} has no other head: "
+            "leave --narrow out"
+        )
     if model in NAMES:
         path = released_path(model)
         if path is None:
