@@ -71,7 +71,8 @@ def compare(predictions: Predictions, frozen: FrozenList) -> Outcomes:
     if predictions.about.get("list_hash") != frozen.hash:
         raise ValueError(
             f"the predictions were made on the list {str(predictions.about.get('list_hash'))[:12]}, "
-            f"but this list is {frozen.hash[:12]}; score them on the list that they belong to"
+            f"but this list is {frozen.hash[:12]}; score them on the list that they belong to, and on the part of it "
+            "(--episodes, --queries, --kind) that was evaluated"
         )
     radii = predictions.about.get("ellipse_radii", [1.0, 2.0, 3.0])
     columns: list[list[Any]] = [[] for _ in fields(Outcomes)]

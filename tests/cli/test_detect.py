@@ -85,7 +85,27 @@ def test_a_video_says_how_to_extract_frames(marked_folder, monkeypatch):
     monkeypatch.chdir(marked_folder)
     (marked_folder / "film.mp4").write_bytes(b"film")
     result = CliRunner().invoke(app, ["detect", "--support", "support.json", "--query", "film.mp4"])
-    assert result.exit_code == 3 and "ffmpeg" in result.output
+    assert result.exit_code == 1 and "ffmpeg" in result.output
+
+
+def test_where_no_picture_can_be_read_the_exit_code_is_1(marked_folder):
+    words = ["detect", "--support", "support.json", "--out", "out.json", "--overwrite"]
+    (marked_folder / "out.json").write_text("from before")
+    absent = run(*words, "--query", "absent.jpg", cwd=marked_folder)
+    assert absent.returncode == 1 and "no picture to look in: absent.jpg: no such file" in absent.stderr
+    assert (marked_folder / "out.json").read_text() == "from before"
+    (marked_folder / "empty.png").write_bytes(b"")
+    empty = run(*words, "--query", "empty.png", cwd=marked_folder)
+    assert empty.returncode == 1 and "the file is empty" in empty.stderr
+    assert "no picture could be read, so out.json holds no detection" in empty.stderr
+    assert json.loads((marked_folder / "out.json").read_text())["annotations"] == []
+
+
+@pytest.mark.parametrize("words", [["--min-score", "1.1"], ["--min-score", "-1"], ["--max-megapixels", "0"]])
+def test_numbers_out_of_range_are_refused(marked_folder, monkeypatch, words):
+    monkeypatch.chdir(marked_folder)
+    result = CliRunner().invoke(app, ["detect", "--support", "support.json", "--query", "queries", *words])
+    assert result.exit_code == 2 and words[0] in result.output
 
 
 def test_ctrl_c_midway_saves_what_was_done_and_exits_130(marked_folder):
@@ -221,7 +241,7 @@ def test_a_keypoint_that_no_support_has_is_said_to_be_unknown(marked_folder, mon
 
 def test_low_scores_abstain(marked_folder, monkeypatch):
     monkeypatch.chdir(marked_folder)
-    invoke(marked_folder, "--query", "queries/1.png", "--out", "out.json", "--min-score", "1.1")
+    invoke(marked_folder, "--query", "queries/1.png", "--out", "out.json", "--min-score", "1")
     (row,) = json.loads((marked_folder / "out.json").read_text())["annotations"]
     assert row["keypoints"] == [0, 0, 0] * 3 and row["num_keypoints"] == 0
 

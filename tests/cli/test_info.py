@@ -5,6 +5,7 @@ from typer.testing import CliRunner
 
 from salvit.cli import app
 from salvit.model.describe import describe_model, protonet_trunk_parameters
+from salvit.model.settings import PRESETS
 
 
 @pytest.fixture
@@ -33,10 +34,24 @@ def test_dino_says_why_it_differs_from_the_paper(run):
     assert "2.0 M more" in text
 
 
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_known_model_is_described_and_named_by_the_help(run, name):
+    result = run(name)
+    assert result.exit_code == 0, repr(result.exception)
+    assert name in result.output and "total" in result.output
+    assert name in run("--help").output
+
+
 def test_ablation_rows_and_narrow_heads_are_described(run):
     assert "cnn-only" in run("cnn-only").output
     narrow = run("salvit-lite0", "--narrow").output
     assert "Narrow, for training" in narrow
+
+
+@pytest.mark.parametrize("name", ["lite", "match", "methods", "fskd", "some.safetensors"])
+def test_a_narrow_head_of_what_has_none_is_refused(run, name):
+    result = run(name, "--narrow")
+    assert isinstance(result.exception, ValueError) and f"{name} has no other head" in str(result.exception)
 
 
 def test_an_unknown_model_is_an_error_that_lists_the_known_ones(run):

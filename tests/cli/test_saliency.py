@@ -96,7 +96,31 @@ def test_compare_prints_a_table_and_writes_figures_and_a_sheet(tmp_path):
         assert sheet.size == (180 * 4, 18 + 135 * 2)
 
 
-@pytest.mark.parametrize(("args", "message"), [(["--data", "cub"], "--root"), (["--role", "train"], "report or dev")])
+def test_compare_leaves_out_what_has_no_weights_here_unless_it_was_named(monkeypatch):
+    from salvit.saliency import build_provider
+
+    def build(name, **more):
+        if name == "attentiveness":
+            raise FileNotFoundError("the weights dinov2-s14 are not here")
+        return build_provider("none" if name == "learned" else name, **more)
+
+    monkeypatch.setattr("salvit.saliency.build_provider", build)
+    done = runner.invoke(app, ["compare", "--limit", "1"], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    assert "attentiveness is left out: the weights dinov2-s14 are not here" in done.output
+    assert all(name in done.stdout for name in ("none", "spectral", "rbd", "learned"))
+    with pytest.raises(FileNotFoundError, match="dinov2-s14"):
+        runner.invoke(app, ["compare", "--limit", "1", "--provider", "attentiveness"], catch_exceptions=False)
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--data", "cub"], "--root"),
+        (["--role", "train"], "report or dev"),
+        (["--provider", "none", "--sheet", "sheet.jpg"], "`none` has no map to draw"),
+    ],
+)
 def test_compare_refuses_what_it_cannot_do(args, message):
     with pytest.raises(ValueError, match=message):
         runner.invoke(app, ["compare", *args], catch_exceptions=False)

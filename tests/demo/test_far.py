@@ -60,3 +60,9 @@ def test_without_any_picture_the_command_says_what_to_install(tmp_path, monkeypa
     monkeypatch.setattr(far, "find_picture", lambda *_: None)
     result = CliRunner().invoke(app, ["demo", str(tmp_path / "none"), "--far"])
     assert isinstance(result.exception, ValueError) and "install scikit-image" in str(result.exception)
+
+
+def test_pictures_without_far_are_refused(tmp_path):
+    result = CliRunner().invoke(app, ["demo", str(tmp_path / "out"), "--pictures", str(tmp_path)])
+    assert isinstance(result.exception, ValueError) and "add --far" in str(result.exception)
+    assert not (tmp_path / "out").exists()

@@ -26,6 +26,7 @@ from salvit.cli import (
     train,
     weights,
 )
+from salvit.cli.exit_codes import INTERRUPTED, NOTHING_DONE
 from salvit.memory import keep_freed_memory
 
 app = typer.Typer(
@@ -76,9 +77,9 @@ def main() -> None:
         app()
     except KeyboardInterrupt:
         typer.secho("interrupted", fg="yellow", err=True)
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
     except BrokenPipeError:
         sys.exit(1)
     except (ValueError, OSError) as problem:
         typer.secho(f"error: {problem}", fg="red", err=True)
-        sys.exit(1)
+        sys.exit(NOTHING_DONE)

@@ -29,7 +29,8 @@ def compare(
     """Train every method by the same recipe and score them on the same lists: one table, the paper's figures beside."""
     import torch
 
-    from salvit.baselines.comparison import COMPARED, table_of
+    from salvit.baselines.comparison import COMPARED, FLOOR, table_of
+    from salvit.cli.training import need_training
     from salvit.recipes import read_recipe
     from salvit.results import write_result
 
@@ -37,6 +38,14 @@ def compare(
     methods = method or list(COMPARED)
     if unknown := [name for name in methods if name not in COMPARED]:
         raise ValueError(f"unknown method {unknown[0]!r}; known: {', '.join(COMPARED)}")
+    if settings.also:
+        names = ", ".join(data.name for data in settings.also)
+        raise ValueError(
+            f"{recipe} trains on several data sets ({settings.data.name}, {names}); compared methods train on one: "
+            "give a recipe without [[also]], such as recipes/animal_pose-compared.toml"
+        )
+    if set(methods) != {FLOOR}:
+        need_training()
     if threads:
         torch.set_num_threads(threads)
     numbers = sorted(set(shots))
@@ -110,11 +119,10 @@ def _compare_one(
 
 def _train(recipe: Recipe, problem: Problem, folder: Path, device: str, command: str) -> Path:
     """Train one method, or go on with it; gives the best on dev."""
-    from lightning_fabric import Fabric
-
     from salvit.checkpoint import load_checkpoint
     from salvit.cli.progress import track
     from salvit.cli.train import _reporter
+    from salvit.cli.training import open_fabric
     from salvit.train import train
 
     last, best = folder / "last.safetensors", folder / "best.safetensors"
@@ -123,12 +131,11 @@ def _train(recipe: Recipe, problem: Problem, folder: Path, device: str, command:
         if saved.recipe == recipe and saved.state["episode"] >= recipe.train.episodes:
             return best if best.exists() else last
     typer.echo(f"training {folder.name}, {recipe.data.unseen} unseen", err=True)
-    fabric = Fabric(accelerator=device, devices=1, precision=recipe.train.precision)
     return train(
         recipe,
         [problem],
         folder,
-        fabric,
+        open_fabric(recipe.train, device),
         resume=last.exists(),
         command=command,
         track=track,

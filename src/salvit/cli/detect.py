@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from salvit.cli.exit_codes import INTERRUPTED
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
@@ -18,8 +20,6 @@ if TYPE_CHECKING:
     from salvit.suggest import Candidate
     from salvit.types import Detection, Detector, Example, Failure, Pack
 
-SOME_FAILED = 3
-"""Exit code where some pictures or marks could not be used, and the rest were."""
 _ROWS_SHOWN = 60
 
 
@@ -74,7 +74,7 @@ def detect(
         None, help="coco, csv, deeplabcut, sleap, ultralytics or label-studio, where the ending does not tell."
     ),
     draw: Path | None = typer.Option(None, help="Write a picture for each query into this folder."),
-    min_score: float = typer.Option(0.0, help="Abstain from points whose score or presence is lower (0 to 1)."),
+    min_score: float = typer.Option(0.0, min=0, max=1, help="Abstain from points whose score or presence is lower."),
     flip: bool = typer.Option(False, "--flip", help="Look at the mirrored picture too and merge; twice the time."),
     zoom: bool = typer.Option(False, "--zoom", help="Look again, nearer where the points were found; twice the time."),
     pairs: str | None = typer.Option(None, help="LEFT:RIGHT,…, where the names do not tell; none: no pairs."),
@@ -83,7 +83,7 @@ def detect(
     device: str = typer.Option("auto", help="auto, cpu, cuda or mps."),
     batch: int = typer.Option(8, min=1, help="Pictures that go through the network together."),
     threads: int = typer.Option(0, min=0, help="Threads for the network; 0: as many as the machine has."),
-    max_megapixels: float = typer.Option(100.0, help="Refuse larger pictures before decoding them."),
+    max_megapixels: float = typer.Option(100.0, min=0.01, help="Refuse larger pictures before decoding them."),
     resume: bool = typer.Option(False, "--resume", help="Go on with a run of the same command that did not finish."),
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace files that exist."),
 ) -> None:
@@ -104,6 +104,8 @@ def demo(
 
         show_far(folder, model, pictures)
         return
+    if pictures is not None:
+        raise ValueError(f"--pictures {pictures} is for --far, which shows other pictures; add --far, or leave it out")
     from salvit.demo import demo_queries, demo_support, draw_sheet
 
     out, draw = folder / "detections.json", folder / "pictures"
@@ -128,6 +130,9 @@ def run(job: Job) -> None:
     window = _parse_box(job.box) if job.box and job.box != "saliency" else job.box
     _check_outputs(job)
     queries, failures = find_queries(job.query, job.boxes)
+    if not queries:
+        reasons = "; ".join(failure.reason for failure in failures[:5]) or f"{job.boxes} names none"
+        raise ValueError(f"there is no picture to look in: {reasons}")
     if job.threads:
         import torch
 
@@ -142,8 +147,8 @@ def run(job: Job) -> None:
     assert pack is not None
     warn(pack, marked, is_cropped)
     example = _first_example(detector, marked, is_cropped) if job.draw and marked else None
-    failures += _search(job, detector, pack, queries, window, example)
-    report(marked, failures, job.out, job.draw)
+    more, has_found = _search(job, detector, pack, queries, window, example)
+    report(marked, failures + more, job.out, job.draw, has_found)
 
 
 def _given(job: Job) -> tuple[Support | None, Pack | None]:
@@ -178,8 +183,11 @@ def _search(
     queries: list[Query],
     window: tuple[float, float, float, float] | str | None,
     example: Example | None,
-) -> list[Failure]:
-    """Take results as they come: write, draw, keep the first for the table. Ctrl-C saves what was done."""
+) -> tuple[list[Failure], bool]:
+    """Take results as they come: write, draw, keep the first for the table. Ctrl-C saves what was done.
+
+    Gives what failed, and whether anything was found, by this run or by the one that it goes on with.
+    """
     from salvit.cli.detect_output import Artist, print_suggestions, print_table, print_warnings
     from salvit.cli.progress import track
     from salvit.types import Failure
@@ -204,14 +212,15 @@ def _search(
     except KeyboardInterrupt:
         where = f"; what was found until then is in {job.out}, and --resume goes on" if job.out else ""
         typer.secho(f"interrupted{where}", fg="yellow", err=True)
-        raise typer.Exit(130) from None
+        raise typer.Exit(INTERRUPTED) from None
     if len(left) < len(queries):
         typer.echo(f"{len(queries) - len(left)} of {len(queries)} were done by the run before")
     print_table(shown, len(left), pack.known.tolist())
     print_warnings(warned)
     if job.suggest:
         print_suggestions(candidates if writer is None else writer.candidates, pack, job.suggest)
-    return failures + [Failure(job.out or Path(), problem) for problem in (writer.problems if writer else ())]
+    failures += [Failure(job.out or Path(), problem) for problem in (writer.problems if writer else ())]
+    return failures, bool(shown) or len(left) < len(queries)
 
 
 def _results(

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from salvit.cli.exit_codes import NOTHING_DONE, SOME_FAILED
+
 if TYPE_CHECKING:
     from salvit.data.support import Support
     from salvit.queries import Query
     from salvit.suggest import Candidate
     from salvit.types import Detection, Example, Failure, Pack
 
-SOME_FAILED = 3
-"""Exit code where some pictures or marks could not be used, and the rest were."""
 _WARNINGS_SHOWN = 20
 
 
@@ -111,13 +111,19 @@ def warn(pack: Pack, marked: Support | None, is_cropped: bool) -> None:
         )
 
 
-def report(marked: Support | None, failures: list[Failure], out: Path | None, draw: Path | None) -> None:
-    """Say what could not be used and where everything is; exit code 3 where something failed."""
+def report(
+    marked: Support | None, failures: list[Failure], out: Path | None, draw: Path | None, has_found: bool
+) -> None:
+    """Say what could not be used and where everything is; exit code 3 where something failed, 1 where all did."""
     problems = [] if marked is None else marked.problems
     for problem in problems:
         typer.secho(f"support: {problem}", fg="yellow", err=True)
     for failure in failures:
         typer.secho(f"failed: {failure.reason}", fg="red", err=True)
+    if not has_found:
+        where = "" if out is None else f", so {out} holds no detection"
+        typer.secho(f"error: no picture could be read{where}", fg="red", err=True)
+        raise typer.Exit(NOTHING_DONE)
     if out is not None:
         typer.echo(f"detections: {out.resolve()}")
     if draw is not None:

@@ -15,7 +15,12 @@ if TYPE_CHECKING:
     from salvit.types import Detector
 
 
+_TRANSDUCTION = ("assignment", "selection", "eta", "rounds", "kappa", "protocol")
+"""Options of ``salvit evaluate`` that say how queries help each other."""
+
+
 def evaluate(
+    context: typer.Context,
     data: str = typer.Option(..., help="Name of the data set: animal_pose, cub, …"),
     root: Path = typer.Option(..., help="Its folder."),
     unseen: str | None = typer.Option(None, help="The unseen species (or list of species) to report on."),
@@ -51,22 +56,37 @@ def evaluate(
 
     for path in (out, *([result] if result else [])):
         check_output(path, overwrite)
-    if transductive and finetune:
-        raise ValueError("--transductive and --finetune do not go together; choose one")
-    if zoom and (finetune or (transductive and (assignment == "oracle" or protocol == "paper"))):
-        raise ValueError("--zoom goes neither with --finetune nor with ways that look at labels; leave one out")
-    if ways not in ("one", "supports", "both"):
-        raise ValueError(f"--ways {ways}: expected one, supports or both")
-    if ways != "one" and (finetune or zoom):
-        raise ValueError("--ways goes neither with --finetune nor with --zoom; leave one out")
+    _refuse_unused(context, () if transductive else _TRANSDUCTION, "--transductive")
+    _refuse_unused(context, () if occluder else ("occlusion",), "--occluder")
     chosen = {"assignment": assignment, "selection": selection, "rounds": rounds, "kappa": kappa, "protocol": protocol}
     settings = from_mapping(TransductiveSettings, {**chosen, "eta": eta}) if transductive else None
+    _refuse_together(settings, finetune, zoom, ways)
     listed = open_list(data, root, unseen, frozen, occluder, occlusion, episodes, queries, kind)
     found_by = None if decoding is None else decoding_of(decoding)
     _predict(listed, model, device, threads, out, finetune, settings, zoom, cast("Ways", ways), found_by)
     typer.echo(f"predictions: {out}")
     if result is not None:
         _score(out, listed, result)
+
+
+def _refuse_unused(context: typer.Context, names: tuple[str, ...], needed: str) -> None:
+    """Options that were given and would be ignored are an error."""
+    sources = {name: context.get_parameter_source(name) for name in names}
+    given = [f"--{name}" for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
+    if given:
+        raise ValueError(f"without {needed} nothing comes of {', '.join(given)}: add {needed}, or leave it out")
+
+
+def _refuse_together(settings: TransductiveSettings | None, finetune: int, zoom: bool, ways: str) -> None:
+    """Options that do not go together are an error."""
+    if settings is not None and finetune:
+        raise ValueError("--transductive and --finetune do not go together; choose one")
+    if zoom and (finetune or (settings is not None and settings.needs_truth)):
+        raise ValueError("--zoom goes neither with --finetune nor with ways that look at labels; leave one out")
+    if ways not in ("one", "supports", "both"):
+        raise ValueError(f"--ways {ways}: expected one, supports or both")
+    if ways != "one" and (finetune or zoom):
+        raise ValueError("--ways goes neither with --finetune nor with --zoom; leave one out")
 
 
 def open_list(
@@ -163,6 +183,7 @@ def score(
     out: Path = typer.Option(..., help="Write the result to this file (.json)."),
     episodes: int | None = typer.Option(None, min=1, help="As it was evaluated: only the first of each kind."),
     queries: int | None = typer.Option(None, min=1, help="As it was evaluated: only the first of each episode."),
+    kind: str | None = typer.Option(None, help="As it was evaluated: novel or base alone."),
     against: Path | None = typer.Option(None, help="Another run's predictions on the same list: compare the two."),
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace a file that exists."),
 ) -> None:
@@ -170,7 +191,7 @@ def score(
     from salvit.formats.targets import check_output
 
     check_output(out, overwrite)
-    listed = open_list(data, root, unseen, frozen, episodes=episodes, queries=queries)
+    listed = open_list(data, root, unseen, frozen, episodes=episodes, queries=queries, kind=kind)
     _score(predictions, listed, out)
     if against is not None:
         _compare(predictions, against, listed)

@@ -13,15 +13,21 @@ if TYPE_CHECKING:
 
 def info(
     model: str = typer.Argument(
-        help="A model: lite, dino, match, salvit-resnet50, salvit-dino-s16, salvit-dinov2, salvit-lite0, or a row of "
-        "the paper's ablation table, such as cnn-only; methods: all compared ones, or one of them by name; or a "
-        ".safetensors file: a pack or a checkpoint."
+        help="A model: lite, dino, match, salvit-resnet50, salvit-dino-s16, salvit-dinov2, salvit-lite0, "
+        "salvit-joined, or a row of the paper's ablation table, such as cnn-only; methods: all compared ones, or one "
+        "of them by name; or a .safetensors file: a pack or a checkpoint."
     ),
     narrow: bool = typer.Option(False, "--narrow", help="With the narrow head, for training on a CPU."),
 ) -> None:
     """Parameters of a model by part, beside the paper's, and its settings; what a pack or a checkpoint holds."""
+    from salvit.model.settings import ABLATIONS, PRESETS
     from salvit.released import NAMES, released_path
 
+    if narrow and model not in (*PRESETS, *ABLATIONS):
+        raise ValueError(
+            f"--narrow is for {', '.join(PRESETS)} and the rows of the ablation table; {model} has no other head: "
+            "leave --narrow out"
+        )
     if model in NAMES:
         path = released_path(model)
         if path is None:

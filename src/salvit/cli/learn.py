@@ -23,7 +23,8 @@ def learn(
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace a pack that exists."),
 ) -> None:
     """Learn keypoints from marked pictures once, for `salvit detect --pack`."""
-    from salvit.cli.detect import SOME_FAILED, parse_pairs
+    from salvit.cli.detect import parse_pairs
+    from salvit.cli.exit_codes import SOME_FAILED
     from salvit.cli.info import show_pack
     from salvit.data.support import read_support
     from salvit.formats import check_output

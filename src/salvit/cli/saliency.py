@@ -37,6 +37,8 @@ app = typer.Typer(
 PROVIDER = typer.Option(
     "learned", help="attentiveness, rbd, learned, spectral_residual, onnx, files or none (docs/saliency.md)."
 )
+COMPARED = ("none", "spectral_residual", "rbd", "learned", "attentiveness")
+"""What `compare` takes where no provider is named, as far as their weights are here."""
 NETWORK = typer.Option(None, help="For `onnx`: the network's file, with NAME.toml beside it.")
 
 
@@ -106,7 +108,7 @@ def compare(
     limit: int = typer.Option(200, help="So many pictures, drawn by the seed."),
     seed: int = 0,
     provider: list[str] = typer.Option(
-        ["none", "spectral_residual", "rbd", "learned", "attentiveness"], help="Which to compare; several may be given."
+        [], help="Which to compare; several may be given. Else all but onnx and files, if their weights are here."
     ),
     network: Path | None = typer.Option(None, help="An ONNX network; where it is given, it is the reference."),
     json_path: Path | None = typer.Option(None, "--json", help="Write the figures to this file."),
@@ -119,8 +121,10 @@ def compare(
 
     if data != "creatures" and root is None:
         raise ValueError(f"--data {data} needs --root DIR, the folder of the data set")
+    if sheet is not None and set(provider) == {"none"} and network is None:
+        raise ValueError("--sheet: `none` has no map to draw; name another --provider too, or leave out --sheet")
     pictures = _comparison_pictures(data, root, unseen, role, limit, seed)
-    providers = {name: build_provider(name) for name in provider}
+    providers = {name: build_provider(name) for name in provider} if provider else _present_providers()
     if network is not None:
         providers["onnx"] = build_provider("onnx", network=network)
     reference = "onnx" if network is not None else None
@@ -131,6 +135,19 @@ def compare(
     if json_path is not None:
         about = {"data": data, "unseen": unseen, "role": role, "pictures": len(pictures), "seed": seed}
         _write_json(json_path, {**about, "reference": network.name if network else None, "figures": rows})
+
+
+def _present_providers() -> dict[str, Provider]:
+    """Those of :data:`COMPARED` whose weights are on this machine; the others are named."""
+    from salvit.saliency import build_provider
+
+    made: dict[str, Provider] = {}
+    for name in COMPARED:
+        try:
+            made[name] = build_provider(name)
+        except FileNotFoundError as problem:
+            typer.secho(f"{name} is left out: {problem}", fg="yellow", err=True)
+    return made
 
 
 def _comparison_pictures(

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from salvit.cli.exit_codes import SOME_FAILED
+
 if TYPE_CHECKING:
     from salvit.tables.run import Places
 
@@ -42,7 +44,7 @@ def tables(
     if not dry:
         _render(names, results, out, into)
     if failed:
-        raise typer.Exit(3)
+        raise typer.Exit(SOME_FAILED)
 
 
 def _render(names: list[str], results: Path, out: Path | None, into: Path | None) -> None:

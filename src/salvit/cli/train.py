@@ -29,9 +29,9 @@ def train(
     import os
 
     import torch
-    from lightning_fabric import Fabric
 
     from salvit.cli.progress import track
+    from salvit.cli.training import open_fabric
     from salvit.provenance import training_command
     from salvit.recipes import read_recipe
     from salvit.sources import open_problems
@@ -48,7 +48,7 @@ def train(
         )
     # A model without saliency does not use its morphology learner: some parameters then get no gradient.
     strategy = "ddp_find_unused_parameters_true" if world > 1 else "auto"
-    fabric = Fabric(accelerator=device, devices=devices, strategy=strategy, precision=settings.train.precision)
+    fabric = open_fabric(settings.train, device, devices=devices, strategy=strategy)
     fabric.launch()
     roots = roots_of(root, [data.name for data in settings.datasets])
     best = run(

@@ -25,6 +25,7 @@ _WHY = {
     "would give 51.1 M; all twelve run here, because the paper counts 21 M for the backbone, which is all of them.",
     "salvit-dinov2": "Not a model of the paper. The first 10 of 12 blocks run: deeper ones match keypoints less well.",
     "salvit-lite0": "Not a model of the paper: EfficientNet-Lite0, whose weights come with pip.",
+    "salvit-joined": "Not a model of the paper: the tokens of EfficientNet-Lite0 and DINOv2 ViT-S/14 on one grid.",
 }
 _NARROW = (
     "Narrow, for training on a CPU: the paper's saliency embedding is four times as wide, its head two to three times."
