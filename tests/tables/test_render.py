@@ -43,6 +43,11 @@ def test_changes_are_told_against_the_baseline_in_the_papers_figures_and_in_ours
     assert "| *B* | 46.0 |" in text and "**30.5** ±0.6 |" in text
 
 
+def test_the_papers_changes_are_differences_of_its_decimals():
+    block = Block("", COLUMNS, (group("A", "a", 44.25), group("B", "b", 46.60, is_baseline=True)))
+    assert "| *A* | 44.3 (−2.4) |" in render_block(block, {})
+
+
 def test_a_difference_of_nothing_has_no_sign():
     assert [signed(value) for value in (0.04, -0.04, -1.25, 2.0)] == ["0.0", "0.0", "−1.2", "+2.0"]
 
@@ -53,7 +58,7 @@ def test_data_that_is_not_at_hand_is_said_so():
         "*no data:* DeepFashion2 is not at hand." in text
         and "*Recipe ready, no data:* the paper's full setting (every row)." in text
     )
-    assert "0.130 ±0.004" in text and "36.1 ±1.5" in text
+    assert "0.130 ±0.004" in text and "36.2 ±1.5" in text
 
 
 def test_commands_are_the_results_own_or_those_that_would_be_typed(result):

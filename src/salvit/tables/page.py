@@ -117,7 +117,7 @@ def render_cost(results: Results) -> str:
     lines = [_row(header), "|---|" + "---:|" * (len(header) - 1)]
     for label in dict.fromkeys((*paper.COST, *ours)):
         stated = paper.COST.get(label)
-        said = [NONE] * 3 if stated is None else [f"{value:.1f}" for value in stated]
+        said = [NONE] * 3 if stated is None else [paper.rounded(value) for value in stated]
         row = ours.get(label)
         if row is None:
             lines.append(_row([label, said[0], NONE, "", said[1], NONE, said[2], NONE]))
@@ -144,7 +144,7 @@ def _by_provider(result: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 def _paper_iou(stated: str) -> str:
-    return f"{paper.PRIOR_IOU[stated][0]:.1f}" if stated in paper.PRIOR_IOU else NONE
+    return paper.rounded(paper.PRIOR_IOU[stated][0]) if stated in paper.PRIOR_IOU else NONE
 
 
 def _paper_cost(stated: str, which: int) -> str:

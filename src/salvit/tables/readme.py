@@ -23,7 +23,7 @@ def animal_pose_table(results: Mapping[str, Mapping[str, Any]], shots: int = 1) 
         if row := _row(line, results):
             lines.append(row)
     for name in PAPERS:
-        figures = " | ".join(f"{figure:.1f}" for figure in paper.MAIN[name, shots][: len(ANIMALS) + 1])
+        figures = " | ".join(paper.rounded(figure) for figure in paper.MAIN[name, shots][: len(ANIMALS) + 1])
         lines.append(f"| {name}, trained, the paper's | {figures} |")
     return "\n".join(lines) + "\n"
 

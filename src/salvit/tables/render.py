@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from salvit.tables import paper
 from salvit.tables.commands import evaluation_of, lines_of, training_of, ways_of
 from salvit.tables.rows import NOT_AT_HAND, Block, Cell, Figure, Group, Line, Table, figure_of
 
@@ -80,8 +81,8 @@ def _group_lines(group: Group, columns: Sequence[str], results: Results, baselin
             yield _row("gap", [_gap(figures.get(column), group.paper.get(column)) for column in columns])
 
 
-def _gap(ours: Figure | None, paper: Figure | None) -> str:
-    return "" if ours is None or paper is None else signed(ours.value - paper.value, _digits(paper.value))
+def _gap(ours: Figure | None, stated: Figure | None) -> str:
+    return "" if ours is None or stated is None else signed(ours.value - stated.value, _digits(stated.value))
 
 
 def _not_run(block: Block, results: Results) -> str:
@@ -136,11 +137,23 @@ def _text(figure: Figure | None, compared: float | None = None, *, is_ours: bool
     if figure is None:
         return NONE
     digits = _digits(figure.value)
-    text = f"{figure.value:.{digits}f}"
-    text = f"**{text}**" if is_ours else text
+    if not is_ours:
+        return _papers_text(figure, compared, digits)
+    text = f"**{figure.value:.{digits}f}**"
     if figure.spread is not None:
         text += f" ±{figure.spread:.{digits}f}"
     return text if compared is None else f"{text} ({signed(figure.value - compared, digits)})"
+
+
+def _papers_text(figure: Figure, compared: float | None, digits: int) -> str:
+    """The paper's figures are printed decimals, and so are their differences."""
+    text = paper.rounded(figure.value, digits)
+    if figure.spread is not None:
+        text += f" ±{paper.rounded(figure.spread, digits)}"
+    if compared is None:
+        return text
+    change = paper.rounded(round(figure.value - compared, 4), digits)
+    return f"{text} ({signed(float(change), digits)})"
 
 
 def _digits(value: float) -> int:
