@@ -33,7 +33,7 @@ def test_lines_of_one_label_are_named_together(result):
     groups = tuple(group("X", name, 1.0) for name in "abc")
     found = {"b-animal_pose-cow-1shot": result(50.0)}
     assert "hardware:* X, light (every row)." in render_block(Block("", COLUMNS, groups), {})
-    assert "hardware:* X, light (X, X)." in render_block(Block("", COLUMNS, groups), found)
+    assert "hardware:* X, light (X; X)." in render_block(Block("", COLUMNS, groups), found)
 
 
 def test_changes_are_told_against_the_baseline_in_the_papers_figures_and_in_ours(result):

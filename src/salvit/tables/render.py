@@ -103,10 +103,10 @@ def _not_run(block: Block, results: Results) -> str:
 
 
 def _rows_of(rows: Sequence[str], is_every: bool) -> str:
-    """Of which rows of the paper a line was not run, in brackets."""
+    """Of which rows of the paper a line was not run, in brackets; labels may hold commas, so semicolons part them."""
     if rows == [""]:
         return ""
-    return " (every row)" if is_every and len(rows) > 1 else f" ({', '.join(rows)})"
+    return " (every row)" if is_every and len(rows) > 1 else f" ({'; '.join(rows)})"
 
 
 def _figures(line: Line, results: Results) -> dict[str, Figure]:
