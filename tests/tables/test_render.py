@@ -70,6 +70,15 @@ def test_commands_are_the_results_own_or_those_that_would_be_typed(result):
     assert "recipes/animal_pose-lite0.toml" not in folded  # it was run: its own command is there
 
 
+def test_every_number_of_shots_has_a_list_and_an_evaluation_of_its_own():
+    then = render_table(MAIN, {}).split("Then:")[1]
+    for shots in (1, 5):
+        assert then.count(f"--out list-{shots}shot.json\n") == 1
+        evaluation = f"--list list-{shots}shot.json --model run/best.safetensors --out run-animal_pose-cat-{shots}shot.jsonl"
+        assert then.count(evaluation) == 1
+        assert then.count(f"--result run-animal_pose-cat-{shots}shot-60q-T.json\n") == 1
+
+
 def test_results_of_a_comparison_are_found_in_their_one_file(result):
     row = {"labels": {"method": "fskd", "shots": 1.0, "unseen": "cow"}, "result": {**result(33.3), "problem": "cow"}}
     from salvit.tables.main import COMPARED_TABLE
