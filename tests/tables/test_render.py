@@ -1,6 +1,7 @@
 from pathlib import Path
 
 from salvit.results import read_results
+from salvit.tables.commands import lines_of
 from salvit.tables.main import DEEPFASHION2_TABLE, MAIN
 from salvit.tables.page import render_cost, render_page, render_priors
 from salvit.tables.render import render_block, render_table, signed
@@ -74,9 +75,18 @@ def test_every_number_of_shots_has_a_list_and_an_evaluation_of_its_own():
     then = render_table(MAIN, {}).split("Then:")[1]
     for shots in (1, 5):
         assert then.count(f"--out list-{shots}shot.json\n") == 1
-        evaluation = f"--list list-{shots}shot.json --model run/best.safetensors --out run-animal_pose-cat-{shots}shot.jsonl"
-        assert then.count(evaluation) == 1
+        files = f"--list list-{shots}shot.json --model run/best.safetensors --out run-animal_pose-cat-{shots}shot.jsonl"
+        assert then.count(files) == 1
         assert then.count(f"--result run-animal_pose-cat-{shots}shot-60q-T.json\n") == 1
+
+
+def test_what_is_missing_with_failing_saliency_has_its_own_command(result):
+    from salvit.tables.studies import FAILURES
+
+    names = [ask.name_for("study-dinov2") for cell in lines_of(FAILURES)[1].cells.values() for ask in cell.asks]
+    text = render_table(FAILURES, {name: result(50.0) for name in names})
+    assert "salvit tables failures --run --root $SALVIT_DATA --model salvit-lite0-swift\n" in text
+    assert "--model compared-fskd-reweighted\n" in text and "--model study-dinov2\n" not in text
 
 
 def test_results_of_a_comparison_are_found_in_their_one_file(result):
@@ -85,6 +95,7 @@ def test_results_of_a_comparison_are_found_in_their_one_file(result):
 
     text = render_table(COMPARED_TABLE, {"compared": {"suite": "compared", "rows": [row]}})
     assert "| **Lite0** | **33.3** ±0.6 | – |" in text
+    assert "[compared-fskd-animal_pose-cow-1shot](../results/compared.json)" in text
 
 
 def test_priors_and_cost_stand_beside_the_papers():

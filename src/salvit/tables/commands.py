@@ -60,6 +60,11 @@ def evaluation_of(ask: Ask, model: str = f"{RUN}/best.safetensors") -> str:
     return f"{freeze} && {evaluate}"
 
 
+def failing_of(model: str) -> str:
+    """``salvit tables`` for a model whose saliency fails on purpose, which ``salvit evaluate`` cannot make."""
+    return f"salvit tables failures --run --root $SALVIT_DATA --model {model}"
+
+
 def lines_of(table: Table) -> list[Line]:
     """All lines of ours."""
     return [line for block in table.blocks for group in block.groups for line in group.lines]

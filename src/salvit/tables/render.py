@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from salvit.tables import paper
-from salvit.tables.commands import evaluation_of, lines_of, training_of, ways_of
+from salvit.tables.commands import evaluation_of, failing_of, lines_of, training_of, ways_of
 from salvit.tables.rows import NOT_AT_HAND, Block, Cell, Figure, Group, Line, Table, figure_of
 
 Results = Mapping[str, Mapping[str, Any]]
@@ -47,7 +47,7 @@ def with_suites(results: Results) -> dict[str, Mapping[str, Any]]:
         labels, result = row["labels"], row["result"]
         method = str(labels["method"]).replace("_", "-")
         name = f"compared-{method}-{result['data']}-{labels['unseen']}-{int(labels['shots'])}shot"
-        found[name] = result
+        found[name] = {**result, "file": "compared"}
     return found
 
 
@@ -190,7 +190,16 @@ def _commands(table: Table, results: Results, results_at: str) -> str:
     if ready and not table.command:
         parts += ["Ready, not run on this hardware (each for its first problem):", "", "```sh", *ready, "```", ""]
         parts += ["Then:", "", "```sh", *dict.fromkeys(_ways(table)), "```", ""]
+    if failing := _still_to_fail(table, results):
+        parts += ["With saliency that fails, train and evaluate:", "", "```sh", *failing, "```", ""]
     return "\n".join([*parts, "</details>", ""])
+
+
+def _still_to_fail(table: Table, results: Results) -> list[str]:
+    """Commands for models whose results with failing saliency are missing."""
+    asks = [(line.model.name, ask) for line in lines_of(table) for cell in line.cells.values() for ask in cell.asks]
+    missing = [name for name, ask in asks if ask.failure is not None and ask.name_for(name) not in results]
+    return [failing_of(name) for name in dict.fromkeys(missing)]
 
 
 def _ways(table: Table) -> Iterator[str]:
@@ -212,7 +221,7 @@ def _names(table: Table, line: Line) -> list[str]:
 
 def _ran(name: str, result: Mapping[str, Any], results_at: str) -> str:
     episodes = " + ".join(f"{count:,} {kind}" for kind, count in result["episodes"].items())
-    file = "compared" if name.startswith("compared-") else name
+    file = result.get("file", name)
     return f"[{name}]({results_at}/{file}.json): {episodes} episodes, seed {result['seed']}, {result['hardware']}"
 
 
