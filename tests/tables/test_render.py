@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 from salvit.results import read_results
@@ -28,6 +29,13 @@ def test_the_papers_figure_ours_the_interval_and_the_gap_stand_together(result):
 def test_a_line_that_was_not_run_is_named_below_the_table():
     text = render_block(Block("", COLUMNS, (group("A", "a", 48.13),)), {})
     assert text.endswith("\n*Recipe ready, not run on this hardware:* A, light (A).\n") and "gap" not in text
+
+
+def test_a_line_of_other_species_than_the_papers_has_no_gap(result):
+    (line,) = group("A", "a", 48.13).lines
+    block = Block("", COLUMNS, (Group((replace(line, has_gap=False),), "A", {"cow": Figure(48.13)}),))
+    text = render_block(block, {"a-animal_pose-cow-1shot": result(50.0, 0.66)})
+    assert "**50.0** ±0.7" in text and "gap" not in text
 
 
 def test_lines_of_one_label_are_named_together(result):

@@ -77,7 +77,7 @@ def _group_lines(group: Group, columns: Sequence[str], results: Results, baselin
         if line in missing and group.paper:
             continue
         yield _row(f"**{line.label}**", [_our_cell(line, column, figures, group, baselines) for column in columns])
-        if any(column in group.paper for column in figures):
+        if line.has_gap and any(column in group.paper for column in figures):
             yield _row("gap", [_gap(figures.get(column), group.paper.get(column)) for column in columns])
 
 
