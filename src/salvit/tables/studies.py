@@ -179,15 +179,15 @@ def _hidden_block(
     columns = tuple(f"{share} %" for share in shares)
     groups = []
     for number, (row, (full, lite0)) in enumerate(rows.items()):
+        own = "" if row in figures else f"{row}, "
         lines = []
         if full:
             model = DEFAULT if full == DEFAULT.recipe else Model(full, full)
-            lines.append(Line(FULL, model, hidden_cells(occluder, shares, ANIMALS), "full"))
+            lines.append(Line(f"{own}{FULL}", model, hidden_cells(occluder, shares, ANIMALS), "full"))
         if lite0:
             model = STUDY if lite0 == STUDY.recipe else Model(lite0, lite0)
-            text = f"{'' if row in figures else row + ', '}Lite0, swift, cow"
             cells = hidden_cells(occluder, shares, ("cow",), row in here)
-            lines.append(Line(text, model, cells, "lite0", has_gap=False))
+            lines.append(Line(f"{own}Lite0, swift, cow", model, cells, "lite0", has_gap=False))
         stated = by_column(columns, figures[row]) if row in figures else {}
         groups.append(Group(tuple(lines), row if stated else "", stated, is_baseline=number == 0))
     return Block(OCCLUDERS[occluder], columns, tuple(groups))
@@ -200,9 +200,9 @@ _MASKED = {
     "picture, saliency, features": ("occlusion-rgb-saliency-features", "occlusion-rgb-saliency-features-lite0"),
     "saliency, not printed": ("occlusion-saliency", "occlusion-saliency-lite0"),
     "saliency, features": ("occlusion-saliency-features", "occlusion-saliency-features-lite0"),
-    "CNN-only": ("", "ablation-cnn-only-lite0"),
-    "ViT-only": ("", "ablation-vit-only-lite0"),
-    "CNN+ViT": ("", "ablation-cnn-vit-lite0"),
+    "CNN-only": ("ablation-cnn-only", "ablation-cnn-only-lite0"),
+    "ViT-only": ("ablation-vit-only", "ablation-vit-only-lite0"),
+    "CNN+ViT": ("ablation-cnn-vit", "ablation-cnn-vit-lite0"),
 }
 _ALIGNED = {
     "no mask": (DEFAULT.recipe, STUDY.recipe),
