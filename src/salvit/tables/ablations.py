@@ -42,7 +42,7 @@ def _group(label: str, *lines: tuple[str, str, Model], is_baseline: bool = False
     return Group(made, label, paper_columns(columns, paper.ABLATION, label), is_baseline)
 
 
-def _lite0(name: str, label: str = "Lite0, swift") -> tuple[str, str, Model]:
+def _lite0(name: str, label: str = "Lite0, study") -> tuple[str, str, Model]:
     return "lite0", label, _own(name)
 
 
@@ -57,7 +57,7 @@ _CNN = Block(
         _group("CNN-only", _full("ablation-cnn-only"), _lite0("ablation-cnn-only-lite0")),
         _group("ViT-only", _full("ablation-vit-only"), _lite0("ablation-vit-only-lite0")),
         _group("CNN+ViT", _full("ablation-cnn-vit"), _lite0("ablation-cnn-vit-lite0")),
-        _group("SalViT", ("full", FULL, DEFAULT), ("lite0", "Lite0, swift", STUDY), is_baseline=True),
+        _group("SalViT", ("full", FULL, DEFAULT), ("lite0", "Lite0, study", STUDY), is_baseline=True),
         _group("SalViT without ML", _full("ablation-without-ml")),
         _group("SalViT without PE", _full("ablation-without-pe")),
         _group("SalViT with absolute PE, not printed", _full("ablation-absolute-pe")),
@@ -68,14 +68,14 @@ _DINO = Block(
     "On DINO",
     COLUMNS,
     (
-        _group("DINO with ViT", _full("ablation-dino-vit"), ("dinov2", "DINOv2, swift", _own("ablation-vit-dinov2"))),
-        _group("DINO with SalViT", ("full", FULL, DINO), ("dinov2", "DINOv2, swift", STUDY_DINOV2), is_baseline=True),
+        _group("DINO with ViT", _full("ablation-dino-vit"), ("dinov2", "DINOv2, study", _own("ablation-vit-dinov2"))),
+        _group("DINO with SalViT", ("full", FULL, DINO), ("dinov2", "DINOv2, study", STUDY_DINOV2), is_baseline=True),
         _group(
             "DINO with SalViT without ML, not printed",
             _full("ablation-dino-without-ml"),
-            ("dinov2", "DINOv2, swift", _own("ablation-without-ml-dinov2")),
+            ("dinov2", "DINOv2, study", _own("ablation-without-ml-dinov2")),
         ),
-        _group("", ("dinov2", "SalViT without PE on DINOv2, swift", _own("ablation-without-pe-dinov2"))),
+        _group("", ("dinov2", "SalViT without PE on DINOv2, study", _own("ablation-without-pe-dinov2"))),
     ),
 )
 ABLATION = Table(
@@ -97,7 +97,7 @@ def _exponents() -> Table:
         lines = [Line(FULL, DEFAULT if is_learnt else _own(own), _some(columns, ()), "full")]
         if exponent in ("0.7", "1.0", "learnt"):
             model = STUDY_DINOV2 if is_learnt else _own(f"{own}-dinov2")
-            lines.append(Line("DINOv2, swift", model, _some(columns, SPECIES), "dinov2"))
+            lines.append(Line("DINOv2, study", model, _some(columns, SPECIES), "dinov2"))
         label = exponent if is_learnt else f"fixed at {exponent}"
         groups.append(Group(tuple(lines), label, by_column(columns[2:], figures), is_learnt))
     return Table(

@@ -30,8 +30,8 @@ query; the authors' code does otherwise in both.
 **Budgets.** “The paper's full setting” is ResNet-50 or DINO ViT-S/16 at 384 px, the paper's widths, 40,000 episodes:
 for a GPU. “Light” is a SalViT of half the width with a head that keeps the map spatial, on frozen, cached tokens: for
 two CPU cores; “swift” is the same with a head whose weights are made from the prototype, trained for 3,000 episodes;
-“the studies' budget” is swift for 1,200, so that many lines can be compared. One training, with 1 to 5 shots drawn anew
-for each episode, serves 1 and 5 shots.
+“study”, or “the studies' budget”, is swift for 1,200, so that many lines can be compared. One training, with 1 to 5
+shots drawn anew for each episode, serves 1 and 5 shots.
 """
 
 
