@@ -101,7 +101,7 @@ def _detectors() -> Table:
     return Table(
         "saliency",
         "Where saliency comes from",
-        "Figure 5 (a)",
+        "Figure 6 (a)",
         "Cow unseen. The paper shows bars without figures for MNL, DINO, RBD and SCRN; of these RBD and DINO's "
         "attention are here. In brackets the change against `learned` on the same backbone.",
         (Block("", _SHOTS, groups),),
@@ -136,7 +136,7 @@ def _failures() -> Table:
     return Table(
         "failures",
         "When saliency fails",
-        "Figure 5 (b), (c)",
+        "Figure 6 (b), (c)",
         "Cat unseen, 1-shot PCK@0.1 of novel keypoints with a map that fails on purpose in every picture of the test. "
         "Re-weighted: features are multiplied by saliency. Budgets differ: SalViT on Lite0 is trained for 3,000 "
         "episodes (swift), on DINOv2 for 1,200 (study), FSKD and ProtoNet for 2,000, so a line is to be read along "
