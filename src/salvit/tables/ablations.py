@@ -83,7 +83,11 @@ ABLATION = Table(
     "What each part brings",
     "Table 4",
     "1-shot PCK@0.1 of novel keypoints. In brackets: the change against SalViT on the same backbone, in the paper's "
-    "figures and in ours. Rows “not printed” stand in the paper's source, commented out.",
+    "figures and in ours. Rows “not printed” stand in the paper's source, commented out. On Lite0 and DINOv2 every "
+    "line keeps a comparison of raw tokens by similarity in its head (`encoder.keeps_raw`): lines differ in what is "
+    "learnt beside it, ViT-only is not without raw tokens there, and smaller contrasts than the paper's are to be "
+    "expected. The paper's row without ML also goes without the preprocessing of the map (its source says so, "
+    "commented out); ours on a CNN keeps it, and on DINO no line has it.",
     (_CNN, _DINO),
 )
 
@@ -138,7 +142,8 @@ OURS = Table(
     "What the paper decided without a table",
     "ours",
     "Lite0 at the swift width and the studies' budget (recipes/study-lite0.toml), cow unseen, harmonic PCK@0.1; in "
-    "brackets the change against what is usual.",
+    "brackets the change against what is usual. Of these the paper's [Table 4](#ablation) has positions: none in "
+    "print, absolute and Swin's in its source alone.",
     (
         _choice(
             "Interaction matrix",
