@@ -52,7 +52,7 @@ def render_measured(name: str, results: Results) -> str:
 
 
 PROVIDERS = {
-    "attentiveness": ("DINOv2's class-token attention", "DINO"),
+    "attentiveness": ("attentiveness, DINOv2", "DINO"),
     "rbd": ("RBD", "RBD"),
     "learned": ("learned (ours)", ""),
     "spectral_residual": ("spectral residual", ""),
@@ -93,7 +93,8 @@ def render_priors(results: Results) -> str:
         '<a id="priors"></a>\n\n## Saliency priors\n\n'
         "*The paper's Tables 1 and 9.* Mean IoU of binarised maps with those of a reference (the paper's: SCRN; ours: "
         "a small U²-Net), in percent; further parameters in millions; time a picture (the paper's: a GPU; ours: a "
-        "CPU). MNL, WScribble and SCRN are not at hand.\n"
+        "CPU). MNL, WScribble and SCRN are not at hand. `attentiveness` is class-token attention, as the paper's "
+        "DINO, mixed with the first principal component of the tokens.\n"
     )
     commands = [str(results[name]["command"]) for name in PRIOR_FILES if name in results]
     return "\n".join([text, *lines, "", *_folded(commands)])

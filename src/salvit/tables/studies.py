@@ -98,7 +98,7 @@ def _detectors() -> Table:
         Line("learned (ours), Lite0, study", STUDY, cells(True), "lite0"),
         Line("RBD, Lite0, study", own("saliency-rbd-lite0"), cells(False), "lite0"),
         Line("spectral residual, Lite0, study", own("saliency-spectral-residual-lite0"), cells(False), "lite0"),
-        Line("class-token attention, DINOv2, study", STUDY_DINOV2, cells(True), "dinov2"),
+        Line("attentiveness, DINOv2, study", STUDY_DINOV2, cells(True), "dinov2"),
         Line("learned (ours), ResNet-50, full setting", DEFAULT, cells(False), "full"),
         Line("RBD, ResNet-50, full setting", own("saliency-rbd"), cells(False), "full"),
         Line("spectral residual, ResNet-50, full setting", own("saliency-spectral-residual"), cells(False), "full"),
@@ -109,7 +109,9 @@ def _detectors() -> Table:
         "Where saliency comes from",
         "Figure 6 (a)",
         "Cow unseen. The paper shows bars without figures for MNL, DINO, RBD and SCRN; of these RBD and DINO's "
-        "attention are here. In brackets the change against `learned` on the same backbone.",
+        "attention are here. Ours, `attentiveness`, is not class-token attention alone: the first principal component "
+        "of the tokens is mixed with it ([saliency.md](saliency.md)). In brackets the change against `learned` on the "
+        "same backbone.",
         (Block("", _SHOTS, groups),),
     )
 
