@@ -108,8 +108,10 @@ def test_results_of_a_comparison_are_found_in_their_one_file(result):
 
 def test_priors_and_cost_stand_beside_the_papers():
     rows = [{"provider": "rbd", "iou_to_reference": 49.0, "added_parameters": 0, "ms_per_picture": 105.79}]
-    text = render_priors({"saliency-animal_pose-cow": {"figures": rows, "command": "salvit saliency compare"}})
-    assert "| RBD | 34.3 | **49.0** | 0 | **0.00** | 265.39 | **105.8** |" in text
+    made = {"data": "animal_pose", "pictures": 200, "command": "salvit saliency compare --root folder --limit 200"}
+    text = render_priors({"saliency-animal_pose-cow": {"figures": rows, **made}})
+    assert "ours on 200 pictures (cow of Animal Pose)" in text and "--root $SALVIT_DATA/animal_pose --limit" in text
+    assert "| RBD | 34.3 | 41.2 | **49.0** | 0 | **0.00** | 265.39 | **105.8** |" in text
     figures = [{"model": "SalViT (default)", "millions": 56.95, "ms_1_shot": 800.0, "ms_5_shot": 2400.0}]
     measured = {"figures": figures, "hardware": "a machine", "threads": 1, "command": "c", "keypoints": 11}
     assert "| SalViT (default) | 56.9 | **57.0** | +0.1 | 4.5 | **800** | 5.5 | **2400** |" in render_cost(
