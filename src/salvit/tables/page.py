@@ -39,8 +39,8 @@ pictures of cat, dog, horse and sheep, of each of them also where it is the unse
 **Budgets.** “The paper's full setting” is ResNet-50 or DINO ViT-S/16 at 384 px, the paper's widths, 40,000 episodes:
 for a GPU. “Light” is a SalViT of half the width with a head that keeps the map spatial, on frozen, cached tokens: for
 two CPU cores; “swift” is the same with a head whose weights are made from the prototype, trained for 3,000 episodes
-(2,000 on ResNet-50); “study”, or “the studies' budget”, is swift for 1,200, so that many lines can be compared. One
-training, with 1 to 5 shots drawn anew for each episode, serves 1 and 5 shots.
+(2,000 on ResNet-50, with 1 to 3 shots); “study”, or “the studies' budget”, is swift for 1,200, so that many lines can
+be compared. One training, with 1 to 5 shots drawn anew for each episode, serves 1 and 5 shots.
 """
 
 
