@@ -156,12 +156,21 @@ def evaluation_command(
 
 
 def freeze_command(
-    data: str, unseen: str, *, shots: int, queries: int, is_up_to: bool, crop: str, episodes: int, seed: int
+    data: str,
+    unseen: str,
+    *,
+    shots: int,
+    queries: int,
+    is_up_to: bool,
+    crop: str,
+    episodes: int,
+    seed: int,
+    out: str = "list.json",
 ) -> str:
     """``salvit data freeze``."""
     return (
         f"salvit data freeze {data} --root $SALVIT_DATA/{data} --unseen {unseen} --shots {shots} --queries {queries}"
-        f"{' --up-to' if is_up_to else ''} --crop {crop} --episodes {episodes} --seed {seed} --out list.json"
+        f"{' --up-to' if is_up_to else ''} --crop {crop} --episodes {episodes} --seed {seed} --out {out}"
     )
 
 
@@ -174,6 +183,9 @@ def evaluate_command(
     *,
     zoom: bool = False,
     ways: Ways = "one",
+    listed: str = "list.json",
+    predictions: str = "predictions.jsonl",
+    result: str = "result.json",
 ) -> str:
     """``salvit evaluate`` with further options."""
     more = "".join(f" --{name} {value}" for name, value in options.items()) + (" --zoom" if zoom else "")
@@ -185,8 +197,8 @@ def evaluate_command(
             f"--rounds {transductive.rounds} --kappa {transductive.kappa:g} --protocol {transductive.protocol}"
         )
     return (
-        f"salvit evaluate --data {data} --root $SALVIT_DATA/{data} --unseen {unseen} --list list.json --model {model}"
-        f"{more} --out predictions.jsonl --result result.json"
+        f"salvit evaluate --data {data} --root $SALVIT_DATA/{data} --unseen {unseen} --list {listed} --model {model}"
+        f"{more} --out {predictions} --result {result}"
     )
 
 

@@ -151,3 +151,10 @@ def test_train_makes_a_decoder_from_real_pictures_and_goes_on_where_it_stopped(s
     again = runner.invoke(app, [*args, "--overwrite"], catch_exceptions=False)
     assert "round" not in again.output  # all rounds were done
     assert all((values == weights[name]).all() for name, values in load_file(out).items())
+
+
+def test_a_kept_command_holds_nobodys_own_paths():
+    from salvit.cli.saliency import _command
+
+    typed = ["saliency", "compare", "--data", "cub", "--root", "/home/me/birds", "--json", "/tmp/a b.json"]
+    assert _command(typed, "cub") == "salvit saliency compare --data cub --root $SALVIT_DATA/cub --json 'a b.json'"

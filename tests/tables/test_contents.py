@@ -39,8 +39,7 @@ def test_a_recipe_loads_and_its_header_says_command_hardware_hours_and_expected_
     header = (RECIPES / f"{name}.toml").read_text().split("\n\n")[0]
     assert all(line.startswith("#") for line in header.splitlines())
     assert re.search(rf"# command   salvit \w+ recipes/{re.escape(name)}\.toml", header) and "# hardware " in header
-    if name not in ("animal_pose-dinov2", "animal_pose-lite0", "animal_pose-compared"):
-        assert "# hours " in header and "# expected " in header
+    assert "# hours " in header and "# expected " in header
 
 
 def test_settings_are_stated_once():

@@ -21,3 +21,8 @@ def test_masking_and_alignment_share_their_first_two_rows(occluder):
     masking, alignment = paper.MASKING[occluder], paper.ALIGNMENT[occluder]
     for one, other in (("nothing", "no mask"), ("picture, saliency", "mask")):
         assert (masking[one][0], *masking[one][2:]) == alignment[other]
+
+
+def test_figures_are_rounded_as_by_hand():
+    assert [paper.rounded(value) for value in (40.65, 24.25, 49.26, 0.0)] == ["40.7", "24.3", "49.3", "0.0"]
+    assert paper.rounded(0.0895, 3) == "0.090" and paper.rounded(-2.25) == "-2.3"

@@ -5,7 +5,7 @@ from typer.testing import CliRunner
 
 from salvit.cli import app
 from salvit.results import read_results
-from salvit.tables.readme import animal_pose_table, put_into
+from salvit.tables.readme import TRANSDUCTIVE, animal_pose_table, put_into
 
 ROOT = Path(__file__).parent.parent.parent
 ANIMALS = ("cat", "dog", "cow", "horse", "sheep")
@@ -20,6 +20,12 @@ def test_a_row_has_the_mean_of_its_species_only_where_all_are_there(result):
     assert rows[2] == f"| `match` on Lite0, untrained, ours | {whole}"
     assert rows[3] == "| SalViT on Lite0, swift, ours | — | — | 7.0 ± 0.5 | — | — | — |"
     assert rows[-1].endswith("| 49.3 |")  # the paper's SalViT
+
+
+def test_a_row_with_transduction_has_its_own_number_of_episodes_below_the_table(result):
+    table = animal_pose_table({"salvit-lite0-swift-animal_pose-cow-1shot-60q-T": result(7.0)})
+    assert "+T, ours" in table and table.splitlines()[-2:] == ["", TRANSDUCTIVE] and "200 episodes" in TRANSDUCTIVE
+    assert "+T" not in animal_pose_table({})
 
 
 def test_other_results_are_not_in_the_short_table(result):

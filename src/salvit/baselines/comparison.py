@@ -25,7 +25,7 @@ from salvit.model.detector import SalViT
 from salvit.model.settings import ModelSettings, light
 from salvit.recipes import Recipe
 from salvit.suites import Case, Label, Study
-from salvit.tables.paper import ANIMALS, COST, MAIN
+from salvit.tables.paper import ANIMALS, COST, MAIN, rounded
 from salvit.types import Detector, Encoded, FittedImage
 
 FLOOR = "match"
@@ -148,7 +148,7 @@ def table_of(cases: Sequence[Case]) -> str:
         }
         first = next(iter(mine.values())).result
         size = "—" if not first["trained_parameters"] else f"{first['trained_parameters'] / 1e6:.2f}"
-        stated = f"{COST[ROWS[name]][0]:.1f}" if name in ROWS else "—"
+        stated = rounded(COST[ROWS[name]][0]) if name in ROWS else "—"
         cells = [_cell(mine.get(place), paper_figure(name, *place)) for place in places]
         lines.append("| " + " | ".join([f"`{name}`", size, stated, _milliseconds(name, mine.values()), *cells]) + " |")
     first = cases[0].result
@@ -170,7 +170,7 @@ def paper_figure(method: str, unseen: str, shots: int) -> float | None:
 def _cell(case: Case | None, stated: float | None) -> str:
     if case is None:
         return "—"
-    return "{:.1f} ± {:.1f}".format(*case.figure) + ("" if stated is None else f" ({stated:.1f})")
+    return "{:.1f} ± {:.1f}".format(*case.figure) + ("" if stated is None else f" ({rounded(stated)})")
 
 
 def _milliseconds(name: str, cases: Iterable[Case]) -> str:
@@ -180,7 +180,7 @@ def _milliseconds(name: str, cases: Iterable[Case]) -> str:
         times.setdefault(int(case.labels["shots"]), []).append(case.result["timing"]["ms_per_query"])
     stated = dict(zip((1, 5), COST[ROWS[name]][1:], strict=True)) if name in ROWS else {}
     return " / ".join(
-        f"{sum(values) / len(values):.0f}" + (f" ({stated[shots]:.1f})" if shots in stated else "")
+        f"{sum(values) / len(values):.0f}" + (f" ({rounded(stated[shots])})" if shots in stated else "")
         for shots, values in times.items()
     )
 

@@ -175,17 +175,28 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:
     import platform
-    import shlex
     import sys
 
     import torch
 
     from salvit import __version__
 
-    command = shlex.join(["salvit", *(Path(part).name if "/" in part else part for part in sys.argv[1:])])
+    command = _command(sys.argv[1:], str(content["data"]))
     hardware = f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
     where = {"command": command, "version": __version__, "hardware": hardware}
     path.write_text(json.dumps({**content, **where}, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _command(arguments: list[str], data: str) -> str:
+    """What was typed, with nobody's own paths: the data set stands in ``$SALVIT_DATA``."""
+    import shlex
+    from itertools import pairwise
+
+    words = ["salvit"]
+    for before, part in pairwise(["", *arguments]):
+        own = shlex.quote(Path(part).name if "/" in part else part)
+        words.append(f"$SALVIT_DATA/{data}" if before == "--root" else own)
+    return " ".join(words)
 
 
 def _save_sheet(pictures: list[Labelled], providers: dict[str, Provider], path: Path) -> None:

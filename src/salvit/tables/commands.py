@@ -22,7 +22,9 @@ def training_of(model: Model, ask: Ask) -> str:
 
 
 def evaluation_of(ask: Ask, model: str = f"{RUN}/best.safetensors") -> str:
-    """``salvit data freeze`` and ``salvit evaluate`` for one evaluation."""
+    """``salvit data freeze`` and ``salvit evaluate`` for one evaluation; files are named for what is in them."""
+    many = "" if ask.queries == 5 else f"-{ask.queries}q"
+    listed, name = f"list-{ask.shots}shot{many}.json", ask.name_for(RUN)
     freeze = freeze_command(
         ask.data,
         ask.unseen,
@@ -32,6 +34,7 @@ def evaluation_of(ask: Ask, model: str = f"{RUN}/best.safetensors") -> str:
         crop="gt-random",
         episodes=ask.episodes,
         seed=ask.seed,
+        out=listed,
     )
     options: Mapping[str, object] = {
         "queries": ask.first_queries if ask.first_queries != ask.queries else None,
@@ -42,8 +45,24 @@ def evaluation_of(ask: Ask, model: str = f"{RUN}/best.safetensors") -> str:
         "occlusion": f"{ask.hidden / 100:g}" if ask.occluder else None,
     }
     given = {name: value for name, value in options.items() if value is not None}
-    evaluate = evaluate_command(ask.data, ask.unseen, model, given, ask.transductive, zoom=ask.zoom, ways=ask.ways)
+    evaluate = evaluate_command(
+        ask.data,
+        ask.unseen,
+        model,
+        given,
+        ask.transductive,
+        zoom=ask.zoom,
+        ways=ask.ways,
+        listed=listed,
+        predictions=f"{name}.jsonl",
+        result=f"{name}.json",
+    )
     return f"{freeze} && {evaluate}"
+
+
+def failing_of(model: str) -> str:
+    """``salvit tables`` for a model whose saliency fails on purpose, which ``salvit evaluate`` cannot make."""
+    return f"salvit tables failures --run --root $SALVIT_DATA --model {model}"
 
 
 def lines_of(table: Table) -> list[Line]:

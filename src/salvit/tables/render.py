@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from salvit.tables.commands import evaluation_of, lines_of, training_of, ways_of
+from salvit.tables import paper
+from salvit.tables.commands import evaluation_of, failing_of, lines_of, training_of, ways_of
 from salvit.tables.rows import NOT_AT_HAND, Block, Cell, Figure, Group, Line, Table, figure_of
 
 Results = Mapping[str, Mapping[str, Any]]
@@ -46,7 +47,7 @@ def with_suites(results: Results) -> dict[str, Mapping[str, Any]]:
         labels, result = row["labels"], row["result"]
         method = str(labels["method"]).replace("_", "-")
         name = f"compared-{method}-{result['data']}-{labels['unseen']}-{int(labels['shots'])}shot"
-        found[name] = result
+        found[name] = {**result, "file": "compared"}
     return found
 
 
@@ -76,12 +77,12 @@ def _group_lines(group: Group, columns: Sequence[str], results: Results, baselin
         if line in missing and group.paper:
             continue
         yield _row(f"**{line.label}**", [_our_cell(line, column, figures, group, baselines) for column in columns])
-        if any(column in group.paper for column in figures):
+        if line.has_gap and any(column in group.paper for column in figures):
             yield _row("gap", [_gap(figures.get(column), group.paper.get(column)) for column in columns])
 
 
-def _gap(ours: Figure | None, paper: Figure | None) -> str:
-    return "" if ours is None or paper is None else signed(ours.value - paper.value, _digits(paper.value))
+def _gap(ours: Figure | None, stated: Figure | None) -> str:
+    return "" if ours is None or stated is None else signed(ours.value - stated.value, _digits(stated.value))
 
 
 def _not_run(block: Block, results: Results) -> str:
@@ -102,10 +103,10 @@ def _not_run(block: Block, results: Results) -> str:
 
 
 def _rows_of(rows: Sequence[str], is_every: bool) -> str:
-    """Of which rows of the paper a line was not run, in brackets."""
+    """Of which rows of the paper a line was not run, in brackets; labels may hold commas, so semicolons part them."""
     if rows == [""]:
         return ""
-    return " (every row)" if is_every and len(rows) > 1 else f" ({', '.join(rows)})"
+    return " (every row)" if is_every and len(rows) > 1 else f" ({'; '.join(rows)})"
 
 
 def _figures(line: Line, results: Results) -> dict[str, Figure]:
@@ -136,11 +137,23 @@ def _text(figure: Figure | None, compared: float | None = None, *, is_ours: bool
     if figure is None:
         return NONE
     digits = _digits(figure.value)
-    text = f"{figure.value:.{digits}f}"
-    text = f"**{text}**" if is_ours else text
+    if not is_ours:
+        return _papers_text(figure, compared, digits)
+    text = f"**{figure.value:.{digits}f}**"
     if figure.spread is not None:
         text += f" ±{figure.spread:.{digits}f}"
     return text if compared is None else f"{text} ({signed(figure.value - compared, digits)})"
+
+
+def _papers_text(figure: Figure, compared: float | None, digits: int) -> str:
+    """The paper's figures are printed decimals, and so are their differences."""
+    text = paper.rounded(figure.value, digits)
+    if figure.spread is not None:
+        text += f" ±{paper.rounded(figure.spread, digits)}"
+    if compared is None:
+        return text
+    change = paper.rounded(round(figure.value - compared, 4), digits)
+    return f"{text} ({signed(float(change), digits)})"
 
 
 def _digits(value: float) -> int:
@@ -177,7 +190,16 @@ def _commands(table: Table, results: Results, results_at: str) -> str:
     if ready and not table.command:
         parts += ["Ready, not run on this hardware (each for its first problem):", "", "```sh", *ready, "```", ""]
         parts += ["Then:", "", "```sh", *dict.fromkeys(_ways(table)), "```", ""]
+    if failing := _still_to_fail(table, results):
+        parts += ["With saliency that fails, train and evaluate:", "", "```sh", *failing, "```", ""]
     return "\n".join([*parts, "</details>", ""])
+
+
+def _still_to_fail(table: Table, results: Results) -> list[str]:
+    """Commands for models whose results with failing saliency are missing."""
+    asks = [(line.model.name, ask) for line in lines_of(table) for cell in line.cells.values() for ask in cell.asks]
+    missing = [name for name, ask in asks if ask.failure is not None and ask.name_for(name) not in results]
+    return [failing_of(name) for name in dict.fromkeys(missing)]
 
 
 def _ways(table: Table) -> Iterator[str]:
@@ -199,7 +221,7 @@ def _names(table: Table, line: Line) -> list[str]:
 
 def _ran(name: str, result: Mapping[str, Any], results_at: str) -> str:
     episodes = " + ".join(f"{count:,} {kind}" for kind, count in result["episodes"].items())
-    file = "compared" if name.startswith("compared-") else name
+    file = result.get("file", name)
     return f"[{name}]({results_at}/{file}.json): {episodes} episodes, seed {result['seed']}, {result['hardware']}"
 
 

@@ -129,6 +129,8 @@ class Line:
     """By column."""
     family: str = ""
     """Lines of one family, in the groups of a block, differ in one thing alone: changes are told within it."""
+    has_gap: bool = True
+    """Whether its distance to the paper's figure is told; not where the two are of other species."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from salvit.results import make_result, write_result
 from salvit.score import compare, score
 from salvit.sources import open_problems
 from salvit.spoiled import spoiled
+from salvit.tables.commands import failing_of
 from salvit.tables.rows import Ask, Model, Table, asks_of
 from salvit.train import Report, train
 from salvit.types import Detector
@@ -212,7 +213,7 @@ class _Evaluation:
             about["protocol"]["training_episodes"] = self._job.recipe.train.episodes
         if ask.failure is not None:
             about["protocol"]["failure"] = list(ask.failure)
-            about["command"] = f"salvit tables failures --run --root $SALVIT_DATA --model {self._job.model.name}"
+            about["command"] = failing_of(self._job.model.name)
         predictions = self._places.runs / self._job.name / "predictions" / f"{name}.jsonl"
         self._predict(ask, listed, about, predictions)
         made = read_predictions(predictions)
