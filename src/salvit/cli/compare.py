@@ -30,7 +30,7 @@ def compare(
     import torch
 
     from salvit.baselines.comparison import COMPARED, FLOOR, table_of
-    from salvit.cli.training import need_training
+    from salvit.fabric import need_training
     from salvit.recipes import read_recipe
     from salvit.results import write_result
 
@@ -122,7 +122,7 @@ def _train(recipe: Recipe, problem: Problem, folder: Path, device: str, command:
     from salvit.checkpoint import load_checkpoint
     from salvit.cli.progress import track
     from salvit.cli.train import _reporter
-    from salvit.cli.training import open_fabric
+    from salvit.fabric import open_fabric
     from salvit.train import train
 
     last, best = folder / "last.safetensors", folder / "best.safetensors"

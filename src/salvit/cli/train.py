@@ -31,7 +31,7 @@ def train(
     import torch
 
     from salvit.cli.progress import track
-    from salvit.cli.training import open_fabric
+    from salvit.fabric import open_fabric
     from salvit.provenance import training_command
     from salvit.recipes import read_recipe
     from salvit.sources import open_problems

@@ -19,6 +19,7 @@ from salvit.data.splits import Problem
 from salvit.encoded_lists import EncodedList, Track, encode_list, encode_mirrored
 from salvit.evaluate import part_of_list, predict_fine_tuned, predict_list, read_predictions
 from salvit.evaluate_zoom import predict_zoomed
+from salvit.fabric import open_fabric
 from salvit.model.detector import SalViT
 from salvit.predict import decoded_by, load
 from salvit.priors import saliency_of_records
@@ -178,9 +179,7 @@ def _trained(
         saved = load_checkpoint(last)
         if saved.recipe == recipe and saved.state["episode"] >= recipe.train.episodes:
             return best if best.exists() else last
-    from lightning_fabric import Fabric
-
-    fabric = Fabric(accelerator=device, devices=1, precision=recipe.train.precision)
+    fabric = open_fabric(recipe.train, device)
     return train(recipe, problems, folder, fabric, resume=last.exists(), command=command, track=track, report=report)
 
 

@@ -1,4 +1,4 @@
-"""What the commands that train share: the extra ``train``, and Fabric on a device that is present."""
+"""What training runs on: the extra ``train``, and Fabric on a device that is present."""
 
 from __future__ import annotations
 
