@@ -1,7 +1,8 @@
-"""Released models by name, from a folder of the test's own: tiny and untrained."""
+"""Released models by name: tiny and untrained ones in a folder of the test's own, and at the end the real ones."""
 
 import json
 
+import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
@@ -9,13 +10,16 @@ from typer.testing import CliRunner
 
 import salvit.checkpoint
 from salvit import released
-from salvit.checkpoint import frozen_sha256, own_weights, save_checkpoint
+from salvit.checkpoint import frozen_sha256, load_checkpoint, own_weights, save_checkpoint
 from salvit.cli import app
+from salvit.data.creatures import draw_creature
+from salvit.data.images import fit_image
 from salvit.model.build import build_model
 from salvit.packs import load_pack
 from salvit.predict import learn, load, load_trained
 from salvit.recipes import recipe_from_table
 from salvit.released import DEFAULT, release, released_facts, released_path, usable_models
+from salvit.types import Example
 
 TABLE = {
     "data": {"name": "animal_pose", "unseen": "cow", "keypoints": "all"},
@@ -89,7 +93,7 @@ def test_everything_then_takes_it_by_name_and_where_none_is_named(folder, checkp
     release(checkpoint, "lite")
     assert load(device="cpu").name == load("lite", device="cpu").name == "lite"
     assert present_models([])[0] == {"name": "lite", "title": "salvit lite: trained, on lite0", "kind": "released"}
-    assert Project(tmp_path / "project").settings()["model"] == "match"
+    assert Project(tmp_path / "project").settings()["model"] == "lite"
     pack, query = tmp_path / "pack.safetensors", str(marked_folder / "queries" / "1.png")
     words = ["learn", "--model", "lite", "--support", str(marked_folder / "support.json"), "--out", str(pack)]
     assert CliRunner().invoke(app, words).exit_code == 0
@@ -145,8 +149,6 @@ def test_nothing_is_written_over_and_what_does_not_fit_is_refused(folder, checkp
 
 
 def test_a_weight_beyond_half_precision_is_refused(folder, checkpoint):
-    from salvit.checkpoint import load_checkpoint
-
     saved = load_checkpoint(checkpoint)
     key = next(key for key, value in saved.weights.items() if value.is_floating_point())
     saved.weights[key].view(-1)[0] = 1e6
@@ -154,3 +156,28 @@ def test_a_weight_beyond_half_precision_is_refused(folder, checkpoint):
     with pytest.raises(ValueError, match="beyond half precision"):
         release(checkpoint, "lite")
     assert not (folder / "lite.safetensors").exists()
+
+
+@pytest.mark.parametrize("name", released.NAMES)
+def test_what_comes_with_salvit_is_small_calibrated_and_never_saw_a_cow(name):
+    path = released_path(name)
+    assert path is not None and path.stat().st_size <= released.LIMIT_BYTES
+    facts, saved = released_facts(path), load_checkpoint(path)
+    assert facts["name"] == name and facts["backbone"] == released.BACKBONES[name]
+    never = {data["name"]: data["never_seen"] for data in facts["data"]}
+    assert never["animal_pose"] == ["cow"] and len(never["cub"]) == 100 and never["creatures"] == ["fox"]
+    assert saved.calibration is not None and saved.recipe.model.head.decoding == "gathered"
+
+
+@pytest.mark.parametrize("name", released.NAMES)
+def test_what_comes_with_salvit_finds_a_fox(name):
+    if name not in usable_models():
+        pytest.skip(f"the weights {released.FETCHED[name]} are not on this machine")
+    detector = load(name, device="cpu")
+    creatures = [draw_creature("fox", seed) for seed in (1, 2)]
+    images = [fit_image(creature.image, detector.input_size) for creature in creatures]
+    marked = Example(images[0], creatures[0].names, images[0].fit.to_input(creatures[0].points), creatures[0].v == 2)
+    found = detector.detect(detector.learn([marked]), images[1:])
+    both = (creatures[0].v == 2) & (creatures[1].v == 2)
+    errors = np.linalg.norm(found.points[0] - creatures[1].points, axis=-1)[both]
+    assert both.sum() >= 8 and np.median(errors) < 0.1 * np.ptp(creatures[1].points[both], axis=0).max()
