@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from salvit.episode_tensors import EpisodeTensors
-from salvit.learner import Learner, all_ways, flat, total_loss
+from salvit.learner import Learner, all_ways, flat, loss_terms, with_total
 from salvit.model.build import build_model
 from salvit.model.encoder import EncoderInput
 from salvit.model.settings import preset
@@ -65,8 +65,8 @@ def test_absent_pairs_tell_of_presence_alone(model, episode):
     wanted[0, 1] = True
     output, pairs = all_ways(replace(episode, wanted=wanted), episode.query, model)
     assert int((~pairs.valid).sum()) == 1 and bool(pairs.tells_presence[~pairs.valid].all())
-    terms = total_loss(output, pairs, model, TrainSettings())
-    assert set(terms) == {"main", "auxiliary", "presence", "loss"}
+    terms = loss_terms(output, pairs, model, TrainSettings())
+    assert set(terms) == {"main", "auxiliary", "presence"}
 
 
 def test_a_step_in_all_ways_gives_every_part_a_gradient(model, episode):
@@ -76,3 +76,11 @@ def test_a_step_in_all_ways_gives_every_part_a_gradient(model, episode):
     unused = {name for name, value in parts.items() if value.grad is None}
     assert all("morphology" in name or "encoder.embedding" in name for name in unused)  # there is no saliency to shape
     model.zero_grad(set_to_none=True)
+
+
+def test_the_total_has_the_papers_weights_and_those_of_what_is_ours():
+    terms = {"main": 2.0, "regulariser": 3.0, "alignment": 5.0, "auxiliary": 7.0, "presence": 11.0, "joint": 13.0}
+    settings = TrainSettings(auxiliary_weight=0.5, presence_weight=0.1)
+    whole = with_total({name: torch.tensor(value) for name, value in terms.items()}, settings)
+    assert whole["loss"].item() == pytest.approx((1 + 1.5 + 0.5) + 3.5 + 1.1 + 13)
+    assert with_total({"main": torch.tensor(2.0)}, settings)["loss"].item() == pytest.approx(1.0)

@@ -22,6 +22,7 @@ from salvit.model.losses import (
     presence_loss,
     probability_alignment,
     reconstruction_loss,
+    total_loss,
 )
 from salvit.model.morphology import exponent_regulariser
 from salvit.model.prototypes import leave_one_out, prototypes
@@ -51,37 +52,43 @@ def wanted_pairs(episode: EpisodeTensors) -> Tensor:
 def episode_losses(
     output: EpisodeOutput, episode: EpisodeTensors, model: SalViT, settings: TrainSettings
 ) -> dict[str, Tensor]:
-    """The terms of :func:`total_loss` where the episode's queries were looked at with its prototypes.
+    """:func:`loss_terms` where the episode's queries were looked at with its prototypes.
 
     ``output`` is that of :func:`wanted_pairs` alone.
     """
     wanted = wanted_pairs(episode)
     is_real = (torch.arange(wanted.shape[1], device=wanted.device) < episode.num_real).expand_as(wanted)[wanted][None]
     pairs = Pairs(episode.query_points[wanted][None], episode.valid[wanted][None], is_real, is_real)
-    return total_loss(output, pairs, model, settings)
+    return loss_terms(output, pairs, model, settings)
 
 
-def total_loss(output: EpisodeOutput, pairs: Pairs, model: SalViT, settings: TrainSettings) -> dict[str, Tensor]:
-    """The terms of L = λ1 L_ms + w L_ms^aux + λ2 L_reg (paper Eq. 11; auxiliary keypoints after FSKD) and their sum.
+def loss_terms(output: EpisodeOutput, pairs: Pairs, model: SalViT, settings: TrainSettings) -> dict[str, Tensor]:
+    """What :func:`with_total` sums, but for the alignment: L_ms, L_ms of auxiliary keypoints (after FSKD), L_reg.
 
-    Where the model has a presence logit, its loss is added (ours).
+    Where the model has a presence logit, its loss is there too (ours), and a compared method's own terms.
     """
     terms = {"main": multi_scale_loss(output.scales, pairs.points, pairs.valid & pairs.is_real, model.input_size)}
-    total = settings.lambdas[0] * terms["main"]
     if not pairs.is_real.all():
         auxiliary = pairs.valid & ~pairs.is_real
         terms["auxiliary"] = multi_scale_loss(output.scales, pairs.points, auxiliary, model.input_size)
-        total = total + settings.auxiliary_weight * terms["auxiliary"]
     if output.exponents is not None:
         morphology = model.settings.morphology
         terms["regulariser"] = exponent_regulariser(output.exponents, morphology.centre, morphology.interval)
-        total = total + settings.lambdas[1] * terms["regulariser"]
     if output.presence is not None:
         terms["presence"] = presence_loss(output.presence, pairs.valid, pairs.tells_presence)
-        total = total + settings.presence_weight * terms["presence"]
-    for name, term in model.own_losses(output, pairs.points, pairs.valid).items():
-        terms[name], total = term, total + term
-    return {**terms, "loss": total}
+    return {**terms, **model.own_losses(output, pairs.points, pairs.valid)}
+
+
+def with_total(terms: dict[str, Tensor], settings: TrainSettings) -> dict[str, Tensor]:
+    """The terms and their sum, ``loss``: L of the paper (:func:`total_loss`), and those that it does not have."""
+    zero = terms["main"].new_zeros(())
+    papers = [terms.get(name, zero) for name in ("main", "regulariser", "alignment")]
+    loss = total_loss(papers[0], papers[1], papers[2], settings.lambdas)
+    weights = {"auxiliary": settings.auxiliary_weight, "presence": settings.presence_weight}
+    for name, term in terms.items():
+        if name not in ("main", "regulariser", "alignment"):
+            loss = loss + weights.get(name, 1.0) * term
+    return {**terms, "loss": loss}
 
 
 def all_ways(episode: EpisodeTensors, query: EncoderInput, model: SalViT) -> tuple[EpisodeOutput, Pairs]:
@@ -142,7 +149,7 @@ class Learner(nn.Module):
         alignment = self._settings.masking.alignment
         if self._settings.all_ways:
             output, pairs = all_ways(episode, shown, self.model)
-            terms = total_loss(output, pairs, self.model, self._settings)
+            terms = loss_terms(output, pairs, self.model, self._settings)
             if episode.masked is not None and alignment == "probability":
                 output = self._look(episode, shown)  # maps of the episode's own pairs
         else:
@@ -150,8 +157,7 @@ class Learner(nn.Module):
             terms = episode_losses(output, episode, self.model, self._settings)
         if episode.masked is not None and alignment != "none":
             terms["alignment"] = self._alignment(episode, episode.masked, output)
-            terms["loss"] = terms["loss"] + self._settings.lambdas[2] * terms["alignment"]
-        return terms
+        return with_total(terms, self._settings)
 
     def training_parts(self) -> dict[str, Tensor]:
         """Weights that only training needs; a checkpoint keeps them beside the optimiser's state."""
