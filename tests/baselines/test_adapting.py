@@ -54,6 +54,19 @@ def test_one_adapts_in_training_and_the_other_does_not(small, episode):
         assert not torch.allclose(model(*inputs).scales[0].logits, plain)
 
 
+def test_what_is_explained_and_searched_is_what_finds_the_points(small, episode):
+    model = small("tfa")
+    pack = model.learn([episode.support])
+    encoded = model.encode(episode.queries[:1])
+    with torch.no_grad():
+        adapted = model.search(model.asked(pack), encoded.features)[0].probabilities
+        plain = model.compare(model.asked(pack).prototypes, encoded.features)[0].probabilities
+    maps = model.explain(pack, episode.queries[0])
+    shown = torch.from_numpy(maps[f"probability_{model.settings.head.scales[0]}"]).flatten(1)
+    torch.testing.assert_close(shown, adapted[0])
+    assert not torch.allclose(shown, plain[0])
+
+
 def test_a_pack_that_was_written_and_read_is_adapted_to_in_the_same_way(small, episode, tmp_path):
     model = small("tfa")
     pack = model.learn([episode.support])

@@ -10,7 +10,7 @@ Letters: K shots · Q query images · N keypoints · P wanted pairs of them · D
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -23,9 +23,16 @@ from salvit.model.detector import Asked, EpisodeOutput
 from salvit.model.locator import ScaleOutput
 from salvit.model.losses import multi_scale_loss
 from salvit.model.settings import ModelSettings
-from salvit.types import Encoded, Example, Pack, Prediction
+from salvit.types import Encoded, Example, Pack
 
 Weights = dict[str, Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Adapted(Asked):
+    """What pictures are searched for, and the weights of the localisation net that were adapted to it."""
+
+    locator: Weights
 
 
 class Adapting(Method):
@@ -39,11 +46,15 @@ class Adapting(Method):
         check_head(settings)
         super().__init__(settings, backbone)
         self.descriptor, self.locator = build_head(self.settings, self.encoder)
-        self._adapted: Weights | None = None
 
     def compare(self, prototypes: Tensor, features: Tensor, wanted: Tensor | None = None) -> tuple[ScaleOutput, ...]:
-        """Modulate, describe, locate: with adapted weights inside :meth:`locate`, else with those that were trained."""
-        return self._read(self.descriptor(features, prototypes, wanted), self._adapted)
+        """Modulate, describe, locate: with the weights that were trained."""
+        return self._read(self.descriptor(features, prototypes, wanted), None)
+
+    def search(self, asked: Asked, features: Tensor) -> tuple[ScaleOutput, ...]:
+        """As :meth:`compare`, with the weights that were adapted to a pack (:meth:`asked`)."""
+        weights = asked.locator if isinstance(asked, Adapted) else None
+        return self._read(self.descriptor(features, asked.prototypes), weights)
 
     def answer(
         self, asked: Asked, features: Tensor, wanted: Tensor | None, marked: tuple[Tensor, Tensor, Tensor]
@@ -88,17 +99,17 @@ class Adapting(Method):
         extra = {f"{self.settings.method}.{name}": value for name, value in kept.items()}
         return replace(super().learn(examples, known), extra=extra)
 
-    @torch.no_grad()
-    def locate(self, pack: Pack, encoded: Encoded) -> Prediction:
-        """As SalViT, with weights that were adapted to the pack's pictures."""
-        self._check_pack(pack)
-        method, kept = self.settings.method, self.asked(pack).prototypes
+    def asked(self, pack: Pack) -> Asked:
+        """As SalViT, and adapted to the pack's pictures."""
+        asked = super().asked(pack)
+        if isinstance(asked, Adapted):
+            return asked
+        method, kept = self.settings.method, asked.prototypes
         features, points = (pack.extra[f"{method}.{name}"].to(kept) for name in ("features", "points"))
-        try:
-            self._adapted = self.adapt(kept, features, points, pack.extra[f"{method}.mask"].to(kept.device))
-            return super().locate(pack, encoded)
-        finally:
-            self._adapted = None
+        weights = self.adapt(kept, features, points, pack.extra[f"{method}.mask"].to(kept.device))
+        adapted = Adapted(kept, asked.shots, asked.weights, weights)
+        self._last = (pack, adapted)
+        return adapted
 
     def _read(self, descriptors: Tensor, weights: Weights | None) -> tuple[ScaleOutput, ...]:
         scales: tuple[ScaleOutput, ...] = (
