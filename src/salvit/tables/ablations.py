@@ -88,13 +88,13 @@ ABLATION = Table(
     "learnt beside it, ViT-only is not without raw tokens there, and smaller contrasts than the paper's are to be "
     "expected. The paper's row without ML also goes without the preprocessing of the map (its source says so, "
     "commented out); ours on a CNN keeps it, and on DINO no line has it.\n\n"
-    "**Why ours differ in sign.** On Lite0 the lines of a species hardly differ: with 1,200 episodes, a frozen backbone "
-    "and raw tokens compared in the head, the block brings next to nothing. By a paired bootstrap (95 %) SalViT has on "
-    "cow 0.0 more than CNN+ViT on novel keypoints (−0.4 to 0.5) and 0.9 more on base ones (0.4 to 1.3), which the table "
-    "does not show; on cat 0.9 less (0.3 to 1.5) and 0.0 more (−0.5 to 0.5). That is between two trainings: how far "
-    "seeds of one line differ is not known yet. The paper's blocks had 40,000 episodes, a backbone that learns beside "
-    "them, and saliency from a network of its own, where `learned` is read from the very tokens that the head sees. "
-    "Which of these it is has not been measured.",
+    "**Why ours differ in sign.** On Lite0 the lines of a species hardly differ: with 1,200 episodes, a frozen "
+    "backbone and raw tokens compared in the head, the block brings next to nothing. By a paired bootstrap (95 %) "
+    "SalViT has on cow 0.0 more than CNN+ViT on novel keypoints (−0.4 to 0.5) and 0.9 more on base ones (0.4 to 1.3), "
+    "which the table does not show; on cat 0.9 less (0.3 to 1.5) and 0.0 more (−0.5 to 0.5). That is between two "
+    "trainings: how far seeds of one line differ is not known yet. The paper's blocks had 40,000 episodes, a backbone "
+    "that learns beside them, and saliency from a network of its own, where `learned` is read from the very tokens "
+    "that the head sees. Which of these it is has not been measured.",
     (_CNN, _DINO),
 )
 
