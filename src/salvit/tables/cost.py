@@ -38,6 +38,7 @@ def cost_settings() -> dict[str, ModelSettings]:
         "SalViT (default)": default,
         "SalViT on Lite0, swift": preset("salvit-lite0", "swift"),
         "SalViT on DINOv2, light": preset("salvit-dinov2", "light"),
+        "SalViT on Lite0 and DINOv2 joined, swift": preset("salvit-joined", "swift"),
     }
 
 
