@@ -117,7 +117,7 @@ def test_what_was_looked_at_once_is_read_again_and_again(make):
     descriptor, _ = make()
     features = torch.randn(2, 8 + descriptor.compared, *GRID)
     looked = descriptor.look(features)
-    assert looked.shape == (2, 6 + descriptor.compared, 16 + 36 + 2)
+    assert looked.shape == (2, 16 + 36 + 2, 6 + descriptor.compared)
     for keypoints in (1, 3):
         asked = torch.randn(keypoints, 8 + descriptor.compared)
         assert torch.equal(

@@ -66,18 +66,15 @@ class DynamicDescriptor(nn.Module):
         self.channels = channels
 
     def look(self, features: Tensor) -> Tensor:
-        """All that is made of a picture alone: (Q, D, H, W) -> (Q, m + R, C + 2) with R raw channels.
+        """All that is made of a picture alone: (Q, D, H, W) -> (Q, C + 2, m + R).
 
-        The map at the cells of every scale, and raw tokens there at length 1. In the last two columns is what tells of
+        The map at the cells of every scale, and raw tokens there at length 1. In the last two rows is what tells of
         presence: the mean and the greatest value of each channel of the map.
         """
         maps = self._maps(features)
-        columns = [
-            torch.cat([at_cells(maps, size), self._tokens(features, size).transpose(1, 2)], dim=1)
-            for size in self.sizes
-        ]
-        pooled = _pooled(maps).unflatten(1, (2, -1)).transpose(1, 2)  # (Q, m, 2)
-        return torch.cat([*columns, F.pad(pooled, (0, 0, 0, self.compared))], dim=2)
+        rows = [torch.cat([vectors_at_cells(maps, size), self._tokens(features, size)], dim=2) for size in self.sizes]
+        pooled = _pooled(maps).unflatten(1, (2, -1))  # (Q, 2, m)
+        return torch.cat([*rows, F.pad(pooled, (0, self.compared))], dim=1)
 
     def weights(self, prototypes: Tensor, shares: Tensor | None = None) -> Weights:
         """Prototypes (S, N, D) to as many sets of weights.
@@ -104,15 +101,15 @@ class DynamicDescriptor(nn.Module):
         The last cell's first number is the logit of presence.
         """
         directions = weights.directions
-        *columns, pooled = looked.split([*(size * size for size in self.sizes), 2], dim=2)
+        *rows, pooled = looked.split([*(size * size for size in self.sizes), 2], dim=1)
         cells = []
-        for number, seen in enumerate(columns):
+        for number, seen in enumerate(rows):  # (Q, S², m + R)
             reads = weights.reads[0, :, number]  # (N, 3 + 2V, m)
             compares = directions[0] if self.gain is None else self.gain[number] * directions[0]  # (N, R)
-            logits = torch.cat([reads[:, 0], compares], dim=1) @ seen  # (Q, N, S²)
-            branches = torch.einsum("qmc,nbm->qncb", seen[:, : self.channels], reads[:, 1:])
+            logits = (seen @ torch.cat([reads[:, 0], compares], dim=1).T).transpose(1, 2)  # (Q, N, S²)
+            branches = torch.einsum("qcm,nbm->qncb", seen[..., : self.channels], reads[:, 1:])
             cells.append(torch.cat([logits[..., None], branches], dim=-1) + self.bias[number])
-        presence = pooled[:, : self.channels].transpose(1, 2).flatten(1) @ weights.presence[0].T  # (Q, N)
+        presence = pooled[..., : self.channels].flatten(1) @ weights.presence[0].T  # (Q, N)
         described = torch.cat([*cells, F.pad(presence[..., None, None], (0, self.outputs - 1))], dim=2)
         return described if wanted is None else described[wanted][None]
 
