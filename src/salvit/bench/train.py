@@ -20,7 +20,7 @@ from salvit.data.loading import LoadSettings
 from salvit.data.splits import open_problem
 from salvit.episode_tensors import CachedEpisodes, EpisodeSource, FreshEpisodes
 from salvit.features import ViewSettings, open_cache
-from salvit.learner import episode_losses, wanted_pairs
+from salvit.learner import episode_losses, wanted_pairs, with_total
 from salvit.model.build import build_model
 from salvit.model.detector import SalViT
 from salvit.model.settings import preset
@@ -79,7 +79,8 @@ def _step(source: EpisodeSource, index: int, model: SalViT, optimizer: torch.opt
     episode = source.load(index)
     wanted = wanted_pairs(episode)
     output = model(episode.support, episode.support_points, episode.support_mask, episode.query, wanted)
-    episode_losses(output, episode, model, TrainSettings())["loss"].backward()
+    settings = TrainSettings()
+    with_total(episode_losses(output, episode, model, settings), settings)["loss"].backward()
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
     return time.perf_counter() - start
