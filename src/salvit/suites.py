@@ -27,7 +27,7 @@ from salvit.evaluate import (
     truth_of,
     write_predictions,
 )
-from salvit.model.detector import SalViT
+from salvit.model.detector import SalViT, conclusions_of
 from salvit.model.encoder import SalViTBlock
 from salvit.model.morphology import MorphologyLearner
 from salvit.results import make_result, write_result
@@ -131,8 +131,7 @@ class Study:
 
 def _made_by(detector: Detector) -> dict[str, str]:
     """What tells a model and its way to conclude from others."""
-    model = inner(detector)
-    concludes = model.conclusions if isinstance(model, SalViT) else ""
+    concludes = conclusions_of(inner(detector))
     return {"weights": detector.weights_sha256, "concludes": concludes, "version": salvit.__version__}
 
 

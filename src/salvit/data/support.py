@@ -62,23 +62,24 @@ def read_support(path: Path | str) -> Support:
 
 def drop_outside(image: MarkedImage, image_hw: tuple[int, int]) -> tuple[MarkedImage, list[str]]:
     """Take marks that lie outside the picture for not marked, and say which."""
-    outside = image.marked & ~is_inside(image.points, image_hw)
-    problems = [
-        f"{image.path.name}: {image.names[n]} at ({image.points[n, 0]:g}, {image.points[n, 1]:g}) lies outside the "
-        f"picture of {image_hw[1]}×{image_hw[0]} pixels; taken as not marked"
-        for n in np.flatnonzero(outside)
-    ]
-    return replace(image, marked=image.marked & ~outside), problems
+    where = f"the picture of {image_hw[1]}×{image_hw[0]} pixels"
+    return _keep_inside(image, is_inside(image.points, image_hw), where)
 
 
 def drop_outside_crop(image: MarkedImage, window: Window) -> tuple[MarkedImage, list[str]]:
     """Take marks that lie outside the part of the picture that is cut out for not marked, and say which."""
     x1, y1, x2, y2 = window
-    low, high = np.array([x1, y1]) - 0.5, np.array([x2, y2]) - 0.5
-    outside = image.marked & ~((image.points >= low) & (image.points <= high)).all(-1)
+    low, high = np.array([x1, y1]) - 0.5, np.array([x2, y2]) - 0.5  # a window counts from pixels' edges
+    inside = np.asarray(((image.points >= low) & (image.points <= high)).all(-1))
+    where = f"its object's box with the margin ({x1:g}, {y1:g} to {x2:g}, {y2:g})"
+    return _keep_inside(image, inside, where)
+
+
+def _keep_inside(image: MarkedImage, inside: BoolArray, where: str) -> tuple[MarkedImage, list[str]]:
+    outside = image.marked & ~inside
     problems = [
-        f"{image.path.name}: {image.names[n]} at ({image.points[n, 0]:g}, {image.points[n, 1]:g}) lies outside its "
-        f"object's box ({x1:g}, {y1:g} to {x2:g}, {y2:g} with its margin); taken as not marked: make the box larger"
+        f"{image.path.name}: {image.names[n]} at ({image.points[n, 0]:g}, {image.points[n, 1]:g}) lies outside "
+        f"{where}; taken as not marked"
         for n in np.flatnonzero(outside)
     ]
     return replace(image, marked=image.marked & ~outside), problems

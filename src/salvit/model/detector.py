@@ -33,7 +33,7 @@ from salvit.model.prototypes import example_shares, gaussian_pooling, pooling_si
 from salvit.model.saliency_mask import downscale
 from salvit.model.settings import Decoding, ModelSettings
 from salvit.model.spatial import SpatialDescriptor, SpatialLocator
-from salvit.types import Encoded, Example, FittedImage, Pack, Prediction
+from salvit.types import Detector, Encoded, Example, FittedImage, Pack, Prediction
 
 LARGEST_CHUNK = 2**26
 """Numbers that the first layer of the descriptor net may hold at once in inference (256 MB)."""
@@ -178,11 +178,6 @@ class SalViT(nn.Module):
         if self.calibration is None:
             return located
         return calibrated(located, scales, self.calibration, self.input_size, shots)
-
-    @property
-    def conclusions(self) -> str:
-        """What changes a model's points and their certainty, but not its features, in words."""
-        return f"{self.settings.head.decoding} {self.calibration}"
 
     def decoded_by(self, decoding: Decoding) -> SalViT:
         """The same weights, places found in another way; calibrated no more, as that was fitted to the old one."""
@@ -393,3 +388,8 @@ class SalViT(nn.Module):
                 f"the pack was made by {pack.model} with weights {pack.weights_sha256[:12]}…, this is {self.name} with "
                 f"{self.weights_sha256[:12]}…; learn the keypoints again with this model"
             )
+
+
+def conclusions_of(detector: Detector) -> str:
+    """What changes a model's points and their certainty, but not its features, in words; of ``match`` nothing does."""
+    return f"{detector.settings.head.decoding} {detector.calibration}" if isinstance(detector, SalViT) else ""

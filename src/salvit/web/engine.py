@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from salvit.data.images import read_and_fit
-from salvit.model.detector import SalViT
+from salvit.model.detector import SalViT, conclusions_of
 from salvit.predict import load
 from salvit.priors import provider_for_pictures, provider_of, with_saliency
 from salvit.projects import Found, Project, Shot, Target, Work, stamps_of
@@ -54,7 +54,7 @@ class Engine:
             provider = _provider(detector, wanted[1])
             name = f"{detector.name} {detector.weights_sha256} {'' if provider is None else provider.settings}"
             self._loaded, self._pack = (wanted, detector, provider, name), None
-        return f"{self._loaded[3]} {_conclusions(self._loaded[1])}"
+        return f"{self._loaded[3]} {conclusions_of(self._loaded[1])}"
 
     @property
     def detector(self) -> Detector:
@@ -207,11 +207,6 @@ def _example(rows: Sequence[Shot], keypoints: Sequence[int], encoded: Encoded, n
     visible = np.array([keypoint in places for keypoint in keypoints])
     blank = FittedImage(np.zeros((size, size, 3), dtype=np.uint8), fit)
     return Example(blank, tuple(str(keypoint) for keypoint in keypoints), fit.to_input(points), visible)
-
-
-def _conclusions(detector: Detector) -> str:
-    """What changes a model's points and their certainty, but not its features."""
-    return detector.conclusions if isinstance(detector, SalViT) else ""
 
 
 def _provider(detector: Detector, name: str) -> Provider | None:

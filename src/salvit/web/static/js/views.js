@@ -59,6 +59,8 @@ async function ask(object) {
   try {
     const views = await call("GET", `/api/objects/${object}/views`);
     chosen.known.set(object, views);
+    const grids = Object.keys(views.views).filter((name) => name.startsWith("probability_"));
+    if (chosen.name === "similarity" && !views.views.similarity) chosen.name = grids.at(-1) ?? "none"; // a network's own
     if (chosen.known.size > 30) chosen.known.delete(chosen.known.keys().next().value);
   } catch (problem) {
     toast(problem.message, { bad: true });
@@ -78,7 +80,7 @@ export async function probe(object, x, y) {
   changed("stage", "legend");
 }
 
-// The views that this model has; before the first was asked for, those that every model has.
+// The views that this model has; before the first was asked for, saliency and similarity (of a network: its finest grid).
 function offer() {
   const known = [...chosen.known.values()].at(-1);
   const names = known ? Object.keys(known.views) : ["saliency", "similarity"];
