@@ -84,3 +84,21 @@ def test_the_total_has_the_papers_weights_and_those_of_what_is_ours():
     whole = with_total({name: torch.tensor(value) for name, value in terms.items()}, settings)
     assert whole["loss"].item() == pytest.approx((1 + 1.5 + 0.5) + 3.5 + 1.1 + 13)
     assert with_total({"main": torch.tensor(2.0)}, settings)["loss"].item() == pytest.approx(1.0)
+
+
+def test_a_trained_backbone_is_trained_and_its_prior_beside_it():
+    torch.manual_seed(0)
+    settings = preset("salvit-lite0", "swift")
+    backbone = replace(settings.backbone, trained_blocks=5, bn="frozen")
+    model = build_model(replace(settings, input_size=128, saliency="learned", backbone=backbone), None).train()
+    points, images, saliency = torch.rand(2, 2, 3, 2) * 127, torch.rand(2, 3, 128, 128), torch.rand(2, 128, 128)
+    pictures = [EncoderInput(model.prepare(images).raw, images, saliency) for _ in range(2)]
+    seen = torch.ones(2, 3, dtype=torch.bool)
+    parts = (pictures[0], points[0], seen, pictures[1], points[1], seen, 3, torch.tensor([60.0, 60.0]))
+    terms = Learner(model, TrainSettings(all_ways=True))(*flat(EpisodeTensors(*parts)))
+    terms["prior"].backward(retain_graph=True)
+    assert model.prior.out.weight.grad is not None
+    trained = [weight for weight in model.backbone.parameters() if weight.requires_grad]
+    assert all(weight.grad is None for weight in trained)
+    terms["loss"].backward()
+    assert any(weight.grad is not None and weight.grad.any() for weight in trained)

@@ -57,6 +57,16 @@ def test_a_model_on_lite0_makes_the_learned_map_in_its_own_pass():
     assert top > 8 and not plane[: top - 4].any()
 
 
+def test_a_trained_lite0_makes_its_map_by_a_decoder_of_its_own():
+    """The provider's knows the tokens of the published weights alone."""
+    assert model("learned").prior is None
+    trained = model("learned", backbone={"trained_blocks": 5, "bn": "frozen"})
+    assert trained.makes_saliency and provider_for_pictures(trained) is None and trained.prior is not None
+    image = fit_image(Image.new("RGB", (100, 50), (10, 200, 30)), 96)
+    plane = trained.prepare(*trained.tensors([image])).saliency[0]
+    assert plane.shape == (96, 96) and not plane[:16].any() and 0 < plane[48, 48] < 1
+
+
 def test_where_all_is_padding_nothing_stands_out():
     from salvit.geometry import MEAN_COLOUR
     from salvit.predict import load

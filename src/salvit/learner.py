@@ -25,6 +25,7 @@ from salvit.model.losses import (
     total_loss,
 )
 from salvit.model.morphology import exponent_regulariser
+from salvit.model.own_saliency import TaughtPrior
 from salvit.model.prototypes import leave_one_out, prototypes
 from salvit.recipes import TrainSettings
 
@@ -157,11 +158,18 @@ class Learner(nn.Module):
             terms = episode_losses(output, episode, self.model, self._settings)
         if episode.masked is not None and alignment != "none":
             terms["alignment"] = self._alignment(episode, episode.masked, output)
+        if self.model.prior is not None:
+            terms["prior"] = self._prior_loss(episode, self.model.prior)
         return with_total(terms, self._settings)
 
     def training_parts(self) -> dict[str, Tensor]:
         """Weights that only training needs; a checkpoint keeps them beside the optimiser's state."""
         return {name: value for name, value in self.state_dict().items() if not name.startswith("model.")}
+
+    def _prior_loss(self, episode: EpisodeTensors, prior: TaughtPrior) -> Tensor:
+        """How far the prior that the model makes itself is from the one that it gets, on the clean pictures."""
+        seen = episode.support.joined(episode.query)
+        return seen.raw.new_zeros(()) if seen.saliency is None else prior.loss(seen.raw, seen.saliency)
 
     def _look(self, episode: EpisodeTensors, query: EncoderInput) -> EpisodeOutput:
         wanted = wanted_pairs(episode)

@@ -10,6 +10,7 @@ from salvit.model.dynamic import DynamicDescriptor, DynamicLocator
 from salvit.model.encoder import Encoder
 from salvit.model.locator import Locator
 from salvit.model.modulation import DescriptorNet
+from salvit.model.own_saliency import TaughtPrior
 from salvit.model.settings import ModelSettings
 from salvit.model.spatial import SpatialDescriptor, SpatialLocator
 
@@ -29,7 +30,9 @@ def build_model(settings: ModelSettings, backbone_weights: str | Path | None = "
     encoder = Encoder(
         backbone.channels, (side, side), backbone.stride, settings.encoder, settings.attention, settings.morphology
     )
-    return SalViT(settings, backbone, encoder, *build_head(settings, encoder))
+    is_taught = settings.saliency == "learned" and settings.backbone.trained_blocks > 0 and encoder.uses_saliency
+    prior = TaughtPrior(backbone.channels) if is_taught else None
+    return SalViT(settings, backbone, encoder, *build_head(settings, encoder), prior)
 
 
 def build_trunk(settings: ModelSettings, backbone_weights: str | Path | None = "pretrained") -> Backbone:
@@ -88,6 +91,8 @@ def count_parameters(model: SalViT) -> dict[str, int]:
     counts["parameter generator"] = generators
     counts["descriptor net"] = _count(model.descriptor)
     counts["localisation net"] = _count(model.locator)
+    if model.prior is not None:
+        counts["taught prior"] = _count(model.prior)
     counts["total"] = _count(model)
     return counts
 

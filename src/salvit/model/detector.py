@@ -28,7 +28,7 @@ from salvit.model.encoder import Encoder, EncoderInput, EncoderOutput
 from salvit.model.gathered import decode_gathered
 from salvit.model.locator import Located, Locator, ScaleOutput, decode, decode_agreed, join_located
 from salvit.model.modulation import DescriptorNet
-from salvit.model.own_saliency import attentive_saliency, learned_saliency
+from salvit.model.own_saliency import TaughtPrior, attentive_saliency, learned_saliency
 from salvit.model.prototypes import example_shares, gaussian_pooling, pooling_sigma, prototypes
 from salvit.model.saliency_mask import downscale
 from salvit.model.settings import Decoding, ModelSettings
@@ -75,10 +75,12 @@ class SalViT(nn.Module):
         encoder: Encoder,
         descriptor: DescriptorNet | SpatialDescriptor | DynamicDescriptor,
         locator: Locator | SpatialLocator | DynamicLocator,
+        prior: TaughtPrior | None = None,
     ) -> None:
         super().__init__()
         self.settings, self.name, self.input_size = settings, settings.name, settings.input_size
         self.backbone, self.encoder, self.descriptor, self.locator = backbone, encoder, descriptor, locator
+        self.prior = prior
         self._sigma = pooling_sigma(settings.head.pooling_sigma, settings.input_size, backbone.stride)
         self._widest = settings.head.channels
         self.calibration: Calibration | None = None
@@ -92,7 +94,7 @@ class SalViT(nn.Module):
         """Run the backbone: RGB in [0, 1] (B, 3, S, S), saliency (B, S, S) or None. What it gives can be cached.
 
         With ``saliency = "attentiveness"`` the map comes from the backbone in the same pass; a given one is not used.
-        With ``"learned"`` on ``lite0`` it comes from that pass too, where none is given.
+        With ``"learned"`` on ``lite0`` it comes from that pass too, where none is given (:class:`TaughtPrior`).
         ``tokens`` are what the backbone gave before, where it has run.
         """
         tokens = self.backbone(images) if tokens is None else tokens
@@ -100,7 +102,7 @@ class SalViT(nn.Module):
         if self.settings.saliency == "attentiveness":
             saliency = attentive_saliency(tokens, images, self.backbone.stride)
         elif saliency is None and self.makes_saliency:
-            saliency = learned_saliency(tokens, images)
+            saliency = learned_saliency(tokens, images) if self.prior is None else self.prior(raw, images)
         return EncoderInput(raw, images, saliency)
 
     @property
