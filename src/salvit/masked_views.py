@@ -74,8 +74,8 @@ class Masker(Protocol):
 
     def draw(
         self, query: EncoderInput, rng: np.random.Generator, picks: Sequence[tuple[str, int]] = ()
-    ) -> MaskedQueries:
-        """The masked view."""
+    ) -> MaskedQueries | None:
+        """The masked view; None in episodes that are not masked (``MaskingSettings.share``)."""
         ...
 
 
@@ -107,8 +107,10 @@ class FreshMasker:
 
     def draw(
         self, query: EncoderInput, rng: np.random.Generator, picks: Sequence[tuple[str, int]] = ()
-    ) -> MaskedQueries:
+    ) -> MaskedQueries | None:
         """The masked view."""
+        if _is_spared(self._settings, rng):
+            return None
         patches = _draw_patches(query, rng, self._model, self._settings.probability)
         raw = query.raw
         if self._settings.rgb and patches.any():
@@ -124,8 +126,10 @@ class CachedMasker:
 
     def draw(
         self, query: EncoderInput, rng: np.random.Generator, picks: Sequence[tuple[str, int]] = ()
-    ) -> MaskedQueries:
+    ) -> MaskedQueries | None:
         """The masked view."""
+        if _is_spared(self._settings, rng):
+            return None
         if self._masked is None:
             patches = _draw_patches(query, rng, self._model, self._settings.probability)
             return hide(query, _cells(patches, query), self._settings, query.raw)
@@ -152,6 +156,11 @@ def hide(query: EncoderInput, hidden: Tensor, settings: MaskingSettings, raw: Te
     if settings.features:
         raw = torch.where(hidden[:, None], torch.zeros_like(raw), raw)
     return MaskedQueries(EncoderInput(raw, images, saliency), hidden)
+
+
+def _is_spared(settings: MaskingSettings, rng: np.random.Generator) -> bool:
+    """Whether the queries of this episode are not masked; nothing is drawn where all episodes are."""
+    return settings.share < 1 and bool(rng.random() >= settings.share)
 
 
 def _grey(query: EncoderInput, hidden: Tensor) -> Tensor:

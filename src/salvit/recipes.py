@@ -61,6 +61,8 @@ class MaskingSettings:
     """Their raw tokens become zero."""
     probability: float = 0.5
     """Of masking a query at all."""
+    share: float = 1.0
+    """Of the episodes whose queries are masked at all, drawn for each; a masked one costs twice as much (ours)."""
     views: int = 2
     """``rgb`` on cached tokens: masked copies of each cached view; other masks are drawn anew each time."""
     alignment: Alignment = "none"
@@ -79,6 +81,8 @@ class MaskingSettings:
                 f"train.masking: views must be at least 1 and probability in 0 to 1, got {self.views} and "
                 f"{self.probability}"
             )
+        if not 0 < self.share <= 1 or (self.share < 1 and self.alignment == "simmim"):
+            raise ValueError(f"train.masking.share must be above 0 and at most 1, and 1 for simmim, got {self.share}")
 
     @property
     def is_on(self) -> bool:
