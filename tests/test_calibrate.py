@@ -14,18 +14,15 @@ from salvit.calibrate import (
     cross_fit,
     dev_sources,
     fit,
-    gaussian_nll,
     is_second_half,
     judge,
     pairs_of,
     restrict,
-    squared_distances,
     tell,
 )
 from salvit.checkpoint import load_checkpoint, own_weights, save_checkpoint, with_raw_gain
 from salvit.data.creatures import write_creatures
-from salvit.metrics import squared_mahalanobis
-from salvit.model.certainty import calibrated
+from salvit.model.certainty import calibrated, squared_distances
 from salvit.model.locator import Located, ScaleOutput
 from salvit.recipes import read_recipe, with_decoding
 from salvit.sources import open_problems
@@ -112,15 +109,16 @@ def test_too_few_pairs_are_refused():
         cross_fit(drawn_pairs(0, count=150))
 
 
-def test_distances_and_likelihood_equal_those_of_the_metrics():
-    rng = np.random.default_rng(0)
-    errors, root = rng.normal(size=(50, 2)), rng.normal(size=(50, 2, 3))
-    covariances = root @ root.transpose(0, 2, 1)
-    expected = squared_mahalanobis(errors, np.zeros_like(errors), covariances)
-    found = squared_distances(torch.tensor(errors), torch.tensor(covariances))
-    assert np.allclose(found, expected)
-    # a unit Gaussian one away: ½ + log 2π
-    assert gaussian_nll(torch.tensor([[1.0, 0.0]]), torch.eye(2)[None]).item() == pytest.approx(0.5 + np.log(2 * np.pi))
+def test_far_errors_do_not_decide_how_much_examples_are_worth():
+    """Σ is by a Student's t: with one error in fifty far away, and only where there is one example, γ stays small."""
+    pairs = drawn_pairs(0, count=2000)
+    shots = torch.where(torch.arange(len(pairs.errors)) % 2 == 0, 1.0, 5.0).double()
+    errors = pairs.errors.clone()
+    far = (torch.arange(len(errors)) % 50 == 0) & (shots == 1)
+    errors[far] *= 12
+    calibration = fit(replace(pairs, errors=errors, shots=shots))
+    clean = fit(replace(pairs, shots=shots))
+    assert abs(clean.shots) < 0.1 and calibration.shots < 0.25
 
 
 def test_a_prediction_is_told_as_the_pairs_were(fitted):

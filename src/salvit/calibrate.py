@@ -30,10 +30,13 @@ from salvit.model.certainty import (
     Calibration,
     Evidence,
     gather_evidence,
+    gaussian_nll,
     log_odds,
     map_height,
     presence_log_odds,
     shrinkage,
+    squared_distances,
+    student_nll,
     total_covariance,
 )
 from salvit.model.detector import SalViT
@@ -45,6 +48,9 @@ TEMPERATURES = tuple(2 ** (step / 4) for step in range(-4, 17))
 """Temperatures of the fused map that are tried: 0.5 to 16, a quarter of an octave apart."""
 CORRECT = 0.1
 """A point is right within this share of the longer side of the object's box."""
+TAIL = 12.0
+"""Degrees of freedom of the errors' distribution that Σ is fitted by. A few far errors would else decide how Σ shrinks
+with examples, and 1 σ of sure points would hold too little; chosen on dev (docs/development.md)."""
 _SMALLEST = 1e-4
 """A weight below this is 0."""
 
@@ -322,20 +328,8 @@ def judge(pairs: DevPairs, told: Told) -> dict[str, float]:
     }
 
 
-def squared_distances(errors: Tensor, covariances: Tensor) -> Tensor:
-    """eᵀ Σ⁻¹ e: (R, 2), (R, 2, 2) -> (R,)."""
-    x, y = errors.unbind(-1)
-    xx, xy, yy = covariances[..., 0, 0], covariances[..., 0, 1], covariances[..., 1, 1]
-    return (yy * x**2 - 2 * xy * x * y + xx * y**2) / (xx * yy - xy**2)
-
-
-def gaussian_nll(errors: Tensor, covariances: Tensor) -> Tensor:
-    """½ eᵀ Σ⁻¹ e + ½ log det Σ + log 2π: (R, 2), (R, 2, 2) -> (R,)."""
-    return 0.5 * squared_distances(errors, covariances) + 0.5 * covariances.det().log() + float(np.log(2 * np.pi))
-
-
 def _fit_covariance(pairs: DevPairs) -> tuple[int, tuple[float, float, float, float]]:
-    """The number of the temperature, and weights of moments and cell in Σ and its two powers, of the least mean NLL."""
+    """What makes dev's errors likeliest: the temperature's number; weights of moments and cell in Σ, its two powers."""
     found = []
     start = torch.tensor([0.0, -2.0, 0.0, 0.0], dtype=pairs.errors.dtype)
     limits = [(-8.0, 8.0), (-8.0, 8.0), (0.0, 1.0), (0.0, 1.0)]
@@ -345,7 +339,7 @@ def _fit_covariance(pairs: DevPairs) -> tuple[int, tuple[float, float, float, fl
         def loss(values: Tensor, moments: Tensor = moments, near: Tensor = near) -> Tensor:
             factor = shrinkage(pairs.shots, near, values[2], values[3])
             covariances = total_covariance(moments, pairs.cells, values[0].exp(), values[1].exp(), factor)
-            return gaussian_nll(pairs.errors, covariances).mean()
+            return student_nll(pairs.errors, covariances, TAIL).mean()
 
         start = _minimise(loss, start, limits)  # from those of the temperature before
         found.append((float(loss(start)), number, start.tolist()))

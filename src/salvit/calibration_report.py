@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from salvit.calibrate import Calibrated, DevPairs, Told, judge, squared_distances
+from salvit.calibrate import Calibrated, DevPairs, Told, judge
 from salvit.metrics import GAUSSIAN_COVERAGE
+from salvit.model.certainty import squared_distances
 from salvit.types import BoolArray, FloatArray
 
 if TYPE_CHECKING:

@@ -2,21 +2,26 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
 from salvit.config import from_mapping, to_mapping
+from salvit.metrics import squared_mahalanobis
 from salvit.model.certainty import (
     Calibration,
     Evidence,
     calibrated,
     gather_evidence,
+    gaussian_nll,
     log_odds,
     map_height,
     map_moments,
     near_mass,
     object_extent,
     shrinkage,
+    squared_distances,
+    student_nll,
     total_covariance,
 )
 from salvit.model.locator import ScaleOutput, decode_agreed
@@ -153,3 +158,23 @@ def test_ellipses_shrink_by_a_power_of_the_examples_and_no_further_than_five_of_
 def test_ellipses_shrink_by_a_power_of_the_odds_that_the_point_is_near():
     odds = torch.tensor([0.25, 1.0, 16.0])
     assert shrinkage(torch.ones(3), odds.log(), 0.5, 0.5).flatten().tolist() == pytest.approx([2.0, 1.0, 0.25])
+
+
+def test_distances_and_likelihood_equal_those_of_the_metrics():
+    rng = np.random.default_rng(0)
+    errors, root = rng.normal(size=(50, 2)), rng.normal(size=(50, 2, 3))
+    covariances = root @ root.transpose(0, 2, 1)
+    expected = squared_mahalanobis(errors, np.zeros_like(errors), covariances)
+    found = squared_distances(torch.tensor(errors), torch.tensor(covariances))
+    assert np.allclose(found, expected)
+    # a unit Gaussian one away: ½ + log 2π
+    assert gaussian_nll(torch.tensor([[1.0, 0.0]]), torch.eye(2)[None]).item() == pytest.approx(0.5 + np.log(2 * np.pi))
+
+
+def test_a_students_t_becomes_a_gaussian_and_minds_far_errors_less():
+    errors, covariances = torch.tensor([[1.0, 0.0], [9.0, 0.0]]), torch.eye(2).expand(2, 2, 2)
+    # ν = 2 at distance 1: ½ · 4 · log(1 + 1/2) + log 2π
+    assert student_nll(errors, covariances, 2.0)[0].item() == pytest.approx(2 * np.log(1.5) + np.log(2 * np.pi))
+    normal = gaussian_nll(errors, covariances)
+    assert torch.allclose(student_nll(errors.double(), covariances.double(), 1e7).float(), normal, atol=1e-3)
+    assert student_nll(errors, covariances, 12.0)[1] < normal[1] - 10

@@ -4,12 +4,13 @@ The paper's covariance is the winning cell's own: it knows how exact the offset 
 fused map knows of other places; how far it is to be trusted is fitted on dev (:mod:`salvit.calibrate`) and kept in the
 model's file as a :class:`Calibration`.
 
-Letters: Q query images · N keypoints · s side of the fused map's lattice. Symbols: P fused probabilities · T its
-temperature · x̂ predicted point · l0 side of the input · Σ covariance.
+Letters: Q query images · N keypoints · R errors · s side of the fused map's lattice. Symbols: P fused probabilities ·
+T its temperature · x̂ predicted point · l0 side of the input · Σ covariance.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import torch
@@ -21,6 +22,7 @@ NEAR = 0.1
 """Mass of the map within this share of the input's side from the predicted point speaks for the point."""
 MOST_SHOTS = 5
 """Calibrations are fitted to episodes of at most so many."""
+LOG_2_PI = math.log(2 * math.pi)
 SURE = 1e-6
 """Probabilities are kept so far from 0 and 1 before their logit is taken."""
 
@@ -197,6 +199,27 @@ def presence_log_odds(calibration: Calibration, evidence: Evidence, height: Tens
     """:func:`log_odds` of presence + v · height of the maps + w_3 · the model's own logit, where it has one: (Q, N)."""
     told = log_odds(calibration.presence[:3], evidence) + calibration.height * height
     return told if own is None else told + calibration.presence[3] * own
+
+
+def squared_distances(errors: Tensor, covariances: Tensor) -> Tensor:
+    """eᵀ Σ⁻¹ e: (R, 2), (R, 2, 2) -> (R,)."""
+    x, y = errors.unbind(-1)
+    xx, xy, yy = covariances[..., 0, 0], covariances[..., 0, 1], covariances[..., 1, 1]
+    return (yy * x**2 - 2 * xy * x * y + xx * y**2) / (xx * yy - xy**2)
+
+
+def gaussian_nll(errors: Tensor, covariances: Tensor) -> Tensor:
+    """½ eᵀ Σ⁻¹ e + ½ log det Σ + log 2π: (R, 2), (R, 2, 2) -> (R,)."""
+    return 0.5 * squared_distances(errors, covariances) + 0.5 * covariances.det().log() + LOG_2_PI
+
+
+def student_nll(errors: Tensor, covariances: Tensor, tail: float) -> Tensor:
+    """½ (ν + 2) log(1 + eᵀ Σ⁻¹ e / ν) + ½ log det Σ + log 2π, a Student's t of ν = ``tail``: (R, 2), (R, 2, 2) -> (R,).
+
+    With ν → ∞ it is :func:`gaussian_nll`; the fewer degrees of freedom, the less a far error counts.
+    """
+    spread = 0.5 * (tail + 2) * torch.log1p(squared_distances(errors, covariances) / tail)
+    return spread + 0.5 * covariances.det().log() + LOG_2_PI
 
 
 def lattice_line(side: int, input_size: int, like: Tensor) -> Tensor:
