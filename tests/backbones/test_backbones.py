@@ -33,6 +33,15 @@ def test_lite0_begins_and_finishes_as_a_whole_and_trains_its_last_blocks_alone(b
     assert len(parts) == blocks and parts[-1] is backbone.blocks[-1] and not frozen.trainable_parts()
 
 
+def test_joined_begins_and_finishes_as_a_whole_and_trains_the_last_blocks_of_lite0():
+    backbone, images = build_backbone("joined", weights=None, trained_blocks=8), torch.rand(1, 3, 64, 96)
+    whole, cut = backbone(images), backbone.begin(images)
+    assert cut.shape == (1, 80 + 384, 4, 6)
+    for one, other in zip(whole.levels, backbone.finish(cut).levels, strict=True):
+        torch.testing.assert_close(one, other)
+    assert backbone.trainable_parts() == list(backbone.lite0.blocks[-8:])
+
+
 def test_lite0_trains_whole_stages_with_its_usual_tokens():
     for wrong in ({"trained_blocks": 3}, {"trained_blocks": 5, "strides": (8, 16)}):
         with pytest.raises(ValueError, match="last 5 or 8 blocks"):

@@ -30,7 +30,7 @@ def build_backbone(
         attention_block: For transformers: the block whose class-token attention is given beside the tokens.
         whole: Run every block, not only those that give the best features.
         layer4_blocks: For ``resnet50``: how many blocks of layer 4 run, 2 or 3.
-        trained_blocks: For ``lite0``: how many of its last blocks may be trained, 0, 5 or 8.
+        trained_blocks: For ``lite0``, also in ``joined``: how many of its last blocks may be trained, 0, 5 or 8.
     """
     from salvit.backbones.dino_s16 import DinoS16
     from salvit.backbones.dinov2 import DinoV2
@@ -43,7 +43,8 @@ def build_backbone(
     if name == "joined":
         if weights not in (None, "pretrained"):
             raise ValueError("joined takes the pretrained weights of its two parts (`salvit weights`), not a file")
-        lite0, dinov2 = (build_backbone(part, weights) for part in ("lite0", "dinov2-s14"))
+        lite0 = build_backbone("lite0", weights, trained_blocks=trained_blocks)
+        dinov2 = build_backbone("dinov2-s14", weights)
         assert isinstance(lite0, Lite0) and isinstance(dinov2, DinoV2)
         return Joined(lite0, dinov2).requires_grad_(False).eval()
     path = None

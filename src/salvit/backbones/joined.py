@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from salvit.backbones.base import Backbone, Tokens
 from salvit.backbones.dinov2 import DinoV2
@@ -27,8 +28,31 @@ class Joined(Backbone):
 
     def forward(self, images: Tensor) -> Tokens:
         """RGB images (B, 3, H, W) in [0, 1] to tokens of both."""
+        seen = self._see(images)
+        return Tokens(self.lite0(images).levels + seen.levels, seen.attentiveness)
+
+    def trainable_parts(self) -> list[nn.Module]:
+        """Those of Lite0."""
+        return self.lite0.trainable_parts()
+
+    def begin(self, images: Tensor) -> Tensor:
+        """What Lite0's trained blocks start from, then DINOv2's tokens: (B, C' + 384, H, W)."""
+        if not self.trainable_parts():
+            return images
+        return torch.cat([self.lite0.begin(images), self._see(images).joined()], dim=1)
+
+    def finish(self, begun: Tensor) -> Tokens:
+        """Lite0's trained blocks on what :meth:`begin` gave."""
+        if not self.trainable_parts():
+            tokens: Tokens = self(begun)
+            return tokens
+        before, seen = begun.split((begun.shape[1] - self.dinov2.channels, self.dinov2.channels), dim=1)
+        return Tokens((*self.lite0.finish(before).levels, seen))
+
+    def _see(self, images: Tensor) -> Tokens:
+        """DINOv2's tokens, on Lite0's grid."""
         self.check_size(images)
         height, width = (side // self.stride * self.dinov2.stride for side in images.shape[-2:])
         smaller = F.interpolate(images, size=(height, width), mode="bilinear", antialias=True, align_corners=False)
-        seen = self.dinov2(smaller)
-        return Tokens(self.lite0(images).levels + seen.levels, seen.attentiveness)
+        tokens: Tokens = self.dinov2(smaller)
+        return tokens

@@ -27,7 +27,8 @@ class BackboneSettings:
     layer4_blocks: Literal[2, 3] = 3
     """``resnet50`` only: how many of the three blocks of layer 4 run (the paper's 23 M parameters need all)."""
     trained_blocks: Literal[0, 5, 8] = 0
-    """``lite0`` only: how many of its last blocks are trained: none, those at stride 32, three at stride 16 too."""
+    """``lite0``, also in ``joined``: how many of its last blocks are trained: none, those at stride 32, three at stride
+    16 too."""
     bn: BatchNormMode = "running"
     """Batch norm: ``running`` statistics; those of the ``episode``, also in inference; ``frozen``, never changed."""
     is_normalised: bool = False
@@ -171,8 +172,8 @@ class ModelSettings:
     def __post_init__(self) -> None:
         if self.saliency == "attentiveness" and self.backbone.name not in ("dino-s16", "dinov2-s14"):
             raise ValueError(f"saliency = 'attentiveness' needs a transformer backbone, got {self.backbone.name!r}")
-        if self.backbone.trained_blocks and self.backbone.name != "lite0":
-            raise ValueError(f"backbone.trained_blocks is for lite0, got {self.backbone.name!r}")
+        if self.backbone.trained_blocks and self.backbone.name not in ("lite0", "joined"):
+            raise ValueError(f"backbone.trained_blocks is for lite0 and joined, got {self.backbone.name!r}")
         if self.encoder.keeps_raw and self.head.kind != "dynamic":
             raise ValueError(f"encoder.keeps_raw is for head.kind = 'dynamic', got {self.head.kind!r}")
         if self.head.raw_gain != HeadSettings.raw_gain and not self.encoder.keeps_raw:
