@@ -24,7 +24,7 @@ LAYERS = (
      "checkpoint", "features", "episode_tensors", "recipes", "finetune", "priors", "tables", "compare_saliency",
      "teach_saliency", "projects", "transductive", "kept_features", "masked_views", "learner", "suites",
      "suite_report", "spoiled", "together", "provenance", "sources", "released", "cards", "calibrate",
-     "calibration_report", "zoom", "evaluate_zoom", "figures", "fabric"),
+     "calibration_report", "zoom", "evaluate_zoom", "figures", "fabric", "muon"),
     ("web",),
     ("bench",),
     ("cli",),

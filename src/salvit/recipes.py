@@ -106,6 +106,9 @@ class TrainSettings:
     learning_rate: float = 1e-4
     backbone_rate: float = 1.0
     """Ours: trained parts of the backbone, which are pretrained, learn at this times the rate."""
+    matrix_rate: float = 0.0
+    """Ours: weight matrices of the model's own parts take orthogonal steps (:class:`salvit.muon.Muon`) at this times the
+    rate; 0: steps of AdamW, as all else."""
     weight_decay: float = 0.0
     """Ours: weights shrink by this times the learning rate at each step (AdamW)."""
     schedule: Literal["step", "cosine"] = "step"
@@ -142,10 +145,10 @@ class TrainSettings:
             )
         if self.views < 0 or self.learning_rate <= 0:
             raise ValueError(f"train.views must not be negative ({self.views}), learning_rate must be above 0")
-        if self.weight_decay < 0 or self.backbone_rate <= 0:
+        if min(self.weight_decay, self.matrix_rate) < 0 or self.backbone_rate <= 0:
             raise ValueError(
-                f"train.weight_decay must not be negative ({self.weight_decay}), backbone_rate must be above 0 "
-                f"({self.backbone_rate})"
+                f"train.weight_decay ({self.weight_decay}) and matrix_rate ({self.matrix_rate}) must not be negative, "
+                f"backbone_rate must be above 0 ({self.backbone_rate})"
             )
 
 

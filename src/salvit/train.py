@@ -33,6 +33,7 @@ from salvit.learner import Learner, flat
 from salvit.masked_views import check_masking
 from salvit.metrics import harmonic_mean
 from salvit.model.detector import SalViT
+from salvit.muon import Muon, is_matrix
 from salvit.priors import saliency_of_records
 from salvit.recipes import Recipe, TrainSettings
 from salvit.sources import Sources
@@ -94,7 +95,7 @@ def train(
     groups = parameter_groups(learner, settings)
     if not groups:
         raise ValueError(f"{model.name} has nothing to train: set model.encoder.feature_channels, or use match")
-    optimizer = torch.optim.AdamW(groups, lr=settings.learning_rate, weight_decay=settings.weight_decay)
+    optimizer = Muon(groups, lr=settings.learning_rate, weight_decay=settings.weight_decay)
     progress = Progress(0, settings.episodes, {})
     if resume and (folder / "last.safetensors").exists():
         _restore(folder / "last.safetensors", recipe, learner, optimizer, progress)
@@ -107,11 +108,17 @@ def train(
 
 
 def parameter_groups(learner: Learner, settings: TrainSettings) -> list[dict[str, Any]]:
-    """What is trained, for the optimiser: the model's own parts, then those of its backbone at their own rate."""
+    """What is trained, for the optimiser: the model's own parts, its matrices apart where they turn, the backbone's."""
     named = [(name, weight) for name, weight in learner.named_parameters() if weight.requires_grad]
-    own = [weight for name, weight in named if not name.startswith("model.backbone.")]
     lent = [weight for name, weight in named if name.startswith("model.backbone.")]
-    groups = [{"params": own, "rate": 1.0}, {"params": lent, "rate": settings.backbone_rate}]
+    own = [(name, weight) for name, weight in named if not name.startswith("model.backbone.")]
+    matrices = [weight for name, weight in own if settings.matrix_rate and is_matrix(name, weight)]
+    turned = {id(weight) for weight in matrices}
+    groups = [
+        {"params": [weight for _, weight in own if id(weight) not in turned], "rate": 1.0},
+        {"params": matrices, "rate": settings.matrix_rate, "is_matrix": True},
+        {"params": lent, "rate": settings.backbone_rate},
+    ]
     return [group for group in groups if group["params"]]
 
 

@@ -11,6 +11,8 @@ from salvit.tables.rows import LISTS, Ask, Block, Cell, Figure, Group, Line, Met
 from salvit.transductive import TransductiveSettings
 
 LITE0 = Model("salvit-lite0-swift", "animal_pose-lite0-swift")
+MUON = Model("salvit-lite0-muon", "animal_pose-lite0-muon")
+"""The same, trained by orthogonal steps."""
 TUNED = Model("salvit-lite0-tuned", "animal_pose-lite0-tuned")
 """Lite0 whose last blocks are trained too."""
 STUDY = Model("study-lite0", "study-lite0")
@@ -105,6 +107,8 @@ def _main_block(shots: int) -> Block:
                 Line("Lite0, swift", LITE0, everywhere(plain, every)),
                 Line("Lite0, swift, gathered", LITE0, everywhere(replace(plain, decoding="gathered"), every)),
                 Line("Lite0, swift, gathered, both ways", LITE0, everywhere(best, every)),
+                Line("Lite0, Muon", MUON, everywhere(plain, every)),
+                Line("Lite0, Muon, gathered, both ways", MUON, everywhere(best, every)),
                 Line("Lite0, tuned", TUNED, everywhere(plain, every)),
                 Line("Lite0, tuned, gathered, both ways", TUNED, everywhere(best, every)),
                 Line("Lite0 and DINOv2 joined, swift", JOINED, everywhere(plain, some)),
@@ -165,8 +169,8 @@ MAIN = Table(
     "Table 2",
     "Harmonic mean of novel and base PCK@0.1; +T lets the 60 queries of an episode help each other. Ours: "
     "gathered finds the place that most of the map gathers round; both ways learns supports and searches queries "
-    "mirrored too. Both use the same weights. Tuned: the last eight blocks of Lite0 are trained too, elsewhere it is "
-    "frozen.",
+    "mirrored too. Both use the same weights. Muon: as swift, trained by orthogonal steps. Tuned: the last eight blocks of "
+    "Lite0 are trained too, elsewhere it is frozen.",
     (_main_block(1), _main_block(5)),
 )
 
