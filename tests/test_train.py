@@ -254,3 +254,8 @@ def test_a_trained_part_of_the_backbone_learns_at_its_own_rate_and_a_frozen_one_
     model = build_model(preset("salvit-lite0", "swift"), None)
     (alone,) = parameter_groups(Learner(model, settings), settings)
     assert len(alone["params"]) == sum(weight.requires_grad for weight in model.parameters())
+    turning = TrainSettings(matrix_rate=3.0)
+    rest, matrices = parameter_groups(Learner(model, turning), turning)
+    assert matrices["is_matrix"] and matrices["rate"] == 3.0 and "is_matrix" not in rest
+    assert len(rest["params"]) + len(matrices["params"]) == len(alone["params"])
+    assert any(weight is model.descriptor.generate[2].weight for weight in matrices["params"])

@@ -1,8 +1,8 @@
 """Muon: steps of AdamW, but orthogonal ones for weight matrices (ours, not the paper's).
 
-After K. Jordan, "Muon: an optimizer for hidden layers in neural networks" (2024); steps have the size that AdamW's have,
-after Liu et al., "Muon is scalable for LLM training" (2025). torch has one too, which computes in bfloat16, an illegal
-instruction on some CPUs that advertise it, and takes matrices alone.
+After K. Jordan, "Muon: an optimizer for hidden layers in neural networks" (2024); steps have the size that AdamW's
+have, after Liu et al., "Muon is scalable for LLM training" (2025). torch has one too, which computes in bfloat16, an
+illegal instruction on some CPUs that advertise it, and takes matrices alone.
 
 Letters: A, B sides of a matrix · μ momentum · η learning rate.
 """
@@ -33,10 +33,11 @@ def is_matrix(name: str, weight: nn.Parameter) -> bool:
 def orthogonalised(matrix: Tensor) -> Tensor:
     """About the nearest matrix with orthonormal rows or columns: (A, B) -> (A, B).
 
-    Five Newton-Schulz iterations X ← a X + (b X Xᵀ + c (X Xᵀ)²) X bring every singular value to between 0.7 and 1.2.
+    Five Newton-Schulz iterations X ← a X + (b X Xᵀ + c (X Xᵀ)²) X bring singular values to between 0.7 and 1.2, but for
+    those that are next to nothing.
     """
     is_tall = matrix.shape[0] > matrix.shape[1]
-    found = (matrix.T if is_tall else matrix) / (matrix.norm() + 1e-7)
+    found: Tensor = (matrix.T if is_tall else matrix) / (matrix.norm() + 1e-7)
     a, b, c = _COEFFICIENTS
     for _ in range(_ITERATIONS):
         square = found @ found.T

@@ -107,8 +107,8 @@ class TrainSettings:
     backbone_rate: float = 1.0
     """Ours: trained parts of the backbone, which are pretrained, learn at this times the rate."""
     matrix_rate: float = 0.0
-    """Ours: weight matrices of the model's own parts take orthogonal steps (:class:`salvit.muon.Muon`) at this times the
-    rate; 0: steps of AdamW, as all else."""
+    """Ours: weight matrices of the model's own parts take orthogonal steps (:class:`salvit.muon.Muon`) at this times
+    the rate; 0: steps of AdamW, as all else."""
     weight_decay: float = 0.0
     """Ours: weights shrink by this times the learning rate at each step (AdamW)."""
     schedule: Literal["step", "cosine"] = "step"
