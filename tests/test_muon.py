@@ -19,6 +19,16 @@ def test_an_orthogonalised_matrix_has_its_directions_and_singular_values_near_on
     assert float((found * nearest).sum() / (found.norm() * nearest.norm())) > 0.97
 
 
+def test_the_factors_are_those_of_the_plain_iteration():
+    torch.manual_seed(1)
+    matrix = torch.randn(48, 300, dtype=torch.float64)
+    plain = matrix / matrix.norm()
+    for _ in range(5):
+        square = plain @ plain.T
+        plain = 3.4445 * plain - 4.7750 * square @ plain + 2.0315 * square @ square @ plain
+    torch.testing.assert_close(orthogonalised(matrix), plain, rtol=0, atol=1e-6)
+
+
 def test_a_step_of_a_matrix_by_hand():
     """The gradient is 3 I: its momentum is too, but for its size, and the step turns by 0.2 √max(A, B) I."""
     weight = nn.Parameter(torch.zeros(40, 40))

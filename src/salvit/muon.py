@@ -33,15 +33,19 @@ def is_matrix(name: str, weight: nn.Parameter) -> bool:
 def orthogonalised(matrix: Tensor) -> Tensor:
     """About the nearest matrix with orthonormal rows or columns: (A, B) -> (A, B).
 
-    Five Newton-Schulz iterations X ← a X + (b X Xᵀ + c (X Xᵀ)²) X bring singular values to between 0.7 and 1.2, but for
-    those that are next to nothing.
+    Five Newton-Schulz iterations X ← (a + b X Xᵀ + c (X Xᵀ)²) X bring singular values to between 0.7 and 1.2, but for
+    those that are next to nothing. Each factor is a polynomial of the one before's square, so all of them are made from
+    X Xᵀ of the smaller side, and X is multiplied once in the end.
     """
     is_tall = matrix.shape[0] > matrix.shape[1]
-    found: Tensor = (matrix.T if is_tall else matrix) / (matrix.norm() + 1e-7)
-    a, b, c = _COEFFICIENTS
+    start = (matrix.T if is_tall else matrix) / (matrix.norm() + 1e-7)
+    square = start @ start.T
+    one = torch.eye(len(square), dtype=square.dtype, device=square.device)
+    whole, (a, b, c) = one, _COEFFICIENTS
     for _ in range(_ITERATIONS):
-        square = found @ found.T
-        found = a * found + (b * square + c * square @ square) @ found
+        factor = a * one + b * square + c * square @ square
+        whole, square = factor @ whole, factor @ square @ factor
+    found: Tensor = whole @ start
     return found.T if is_tall else found
 
 
