@@ -29,6 +29,8 @@ def test_a_training_command_names_recipe_data_and_changes_and_no_ones_own_paths(
     assert made == (
         "salvit train recipes/x.toml --root $SALVIT_DATA/cub --out run --set train.seed=1 --set 'data.unseen=a b'"
     )
+    begun = training_command(Path("x.toml"), recipe, ["cub"], start="/home/me/first.safetensors")
+    assert begun == "salvit train recipes/x.toml --root $SALVIT_DATA/cub --out run --start first.safetensors"
 
 
 def test_several_data_sets_are_told_apart_and_drawn_ones_have_no_folder():

@@ -9,14 +9,18 @@ Letters: B images · K shots · N keypoints · D channels.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from salvit.geometry import Fit, fit_square, flip_points, whole_window
 from salvit.types import BoolArray, Detector, Encoded, Example, FittedImage, FloatArray, Pack, Prediction
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 AGREE = 3.0
 """Two ways agree on a point where they lie within this many standard deviations of their difference."""
@@ -96,7 +100,18 @@ def learn_both_ways(
     added = other.mask & plain.known  # (K, N)
     count = (plain.mask.float() + added.float()).clamp(min=1)[..., None]
     vectors = (plain.vectors * plain.mask[..., None] + other.vectors * added[..., None]) / count  # (K, N, D)
-    return replace(plain, vectors=vectors, mask=plain.mask | added)
+    return replace(plain, vectors=vectors, mask=plain.mask | added, extra=_extra_of_both(plain, other))
+
+
+def _extra_of_both(plain: Pack, other: Pack) -> Mapping[str, Tensor]:
+    """What a pack has beside its vectors; the sums that filters are made from are those of both ways."""
+    import torch
+
+    from salvit.model.filters import MOMENTS
+
+    if MOMENTS not in plain.extra:
+        return plain.extra
+    return {**plain.extra, MOMENTS: torch.cat([plain.extra[MOMENTS], other.extra[MOMENTS]])}
 
 
 def mirror_example(example: Example, names: tuple[str, ...], pairs: Pairs, one_way: Collection[str] = ()) -> Example:

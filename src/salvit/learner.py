@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from salvit.episode_tensors import EpisodeTensors
 from salvit.masked_views import MaskedQueries
-from salvit.model.detector import EpisodeOutput, SalViT
+from salvit.model.answers import EpisodeOutput
+from salvit.model.detector import SalViT
 from salvit.model.encoder import EncoderInput, EncoderOutput
 from salvit.model.losses import (
     feature_alignment,

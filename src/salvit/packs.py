@@ -54,7 +54,7 @@ def load_pack(path: Path | str) -> Pack:
 def fingerprint(pack: Pack) -> str:
     """SHA-256 of everything that decides what a pack finds: two packs of one fingerprint find the same."""
     digest = hashlib.sha256(json.dumps([pack.names, pack.weights_sha256, pack.pairs]).encode())
-    for tensor in (pack.vectors, pack.mask):
+    for tensor in (pack.vectors, pack.mask, *(pack.extra[name] for name in sorted(pack.extra))):
         digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()
 

@@ -25,12 +25,15 @@ RUN = "run"
 """The folder of a run, in commands."""
 
 
-def training_command(recipe: Path, settings: Recipe, given: Collection[str], changes: Sequence[str] = ()) -> str:
+def training_command(
+    recipe: Path, settings: Recipe, given: Collection[str], changes: Sequence[str] = (), start: str | None = None
+) -> str:
     """``salvit train`` of a recipe file; ``given`` names the data sets whose folder was given."""
     names = [data.name for data in settings.datasets]
     roots = [f"--root {name + '=' if len(names) > 1 else ''}$SALVIT_DATA/{name}" for name in names if name in given]
     set_by = [f"--set {shlex.quote(change)}" for change in changes]
-    return " ".join(["salvit train", f"recipes/{recipe.name}", *roots, f"--out {RUN}", *set_by])
+    begun = [] if start is None else [f"--start {Path(start).name}"]
+    return " ".join(["salvit train", f"recipes/{recipe.name}", *roots, f"--out {RUN}", *begun, *set_by])
 
 
 def calibration_command(
@@ -41,6 +44,7 @@ def calibration_command(
     out: Path,
     decoding: str | None = None,
     raw: float = 1.0,
+    filters: float | None = None,
 ) -> str:
     """What trained a checkpoint, then ``salvit calibrate`` of it; empty where the first is not known."""
     if not trained:
@@ -54,6 +58,7 @@ def calibration_command(
         f"--episodes {episodes}",
         *([f"--decoding {decoding}"] if decoding else []),
         *([f"--raw {raw:g}"] if raw != 1 else []),
+        *([f"--filters {filters:g}"] if filters is not None else []),
         f"--out {RUN}/{out.name}",
     ]
     return f"{trained} && {' '.join(words)}"

@@ -239,6 +239,13 @@ def with_decoding(recipe: Recipe, decoding: str | None) -> Recipe:
     return replace(recipe, model=replace(recipe.model, head=head))
 
 
+def with_filter_gain(recipe: Recipe, gain: float | None) -> Recipe:
+    """The recipe with filters that count so much; None: as it says itself."""
+    if gain is None:
+        return recipe
+    return replace(recipe, model=replace(recipe.model, head=replace(recipe.model.head, filter_gain=gain)))
+
+
 def decoding_of(name: str) -> Decoding:
     """A way of finding places by its name; another name is an error that lists them."""
     if name not in get_args(Decoding):

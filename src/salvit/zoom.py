@@ -14,8 +14,9 @@ from salvit.data.crops import zoom_window
 from salvit.data.images import MAX_PIXELS, read_and_fit
 from salvit.types import Example, FittedImage, FloatArray, Pack
 
-NEARER = "zoom.vectors"
-"""Where a pack keeps what the near examples taught: (K, N, D)."""
+_PREFIX = "zoom."
+NEARER = _PREFIX + "vectors"
+"""Where a pack keeps what the near examples taught: (K, N, D); what else they taught has the same prefix."""
 Prior = Callable[[FittedImage], FittedImage]
 
 
@@ -37,7 +38,8 @@ def with_nearer(
         near.append(Example(image, example.names, image.fit.to_input(points), example.visible))
     learnt = learn(near)
     assert learnt.names == pack.names and bool((learnt.mask == pack.mask).all())
-    return replace(pack, extra={**pack.extra, NEARER: learnt.vectors})
+    more = {_PREFIX + name: tensor for name, tensor in learnt.extra.items()}
+    return replace(pack, extra={**pack.extra, **more, NEARER: learnt.vectors})
 
 
 def nearer_pack(pack: Pack) -> Pack:
@@ -46,4 +48,9 @@ def nearer_pack(pack: Pack) -> Pack:
         raise ValueError(
             "the pack was not made for a second look; make it again with `salvit learn --zoom`, or leave out --zoom"
         )
-    return replace(pack, vectors=pack.extra[NEARER])
+    near = {
+        name.removeprefix(_PREFIX): tensor
+        for name, tensor in pack.extra.items()
+        if name.startswith(_PREFIX) and name != NEARER
+    }
+    return replace(pack, vectors=pack.extra[NEARER], extra={**pack.extra, **near})

@@ -18,8 +18,8 @@ from torch.func import functional_call
 
 from salvit.backbones import Backbone
 from salvit.baselines.method import Method, check_head
+from salvit.model.answers import Asked, EpisodeOutput
 from salvit.model.build import build_head
-from salvit.model.detector import Asked, EpisodeOutput
 from salvit.model.locator import ScaleOutput
 from salvit.model.losses import multi_scale_loss
 from salvit.model.settings import ModelSettings

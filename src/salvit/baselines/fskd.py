@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from salvit.backbones import Backbone
 from salvit.baselines.distinctiveness import DistinctEncoder, split_distinctiveness
 from salvit.baselines.method import Method, check_head
-from salvit.model.detector import Asked, EpisodeOutput
+from salvit.model.answers import Asked, EpisodeOutput
 from salvit.model.locator import Locator, ScaleOutput, at_cell, grid_target
 from salvit.model.losses import masked_mean
 from salvit.model.modulation import modulate

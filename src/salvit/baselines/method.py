@@ -19,7 +19,8 @@ from torch import Tensor, nn
 
 from salvit.backbones import Backbone
 from salvit.baselines.match import covariance_of_map, peak_of_map
-from salvit.model.detector import Asked, EpisodeOutput, SalViT
+from salvit.model.answers import Asked, EpisodeOutput
+from salvit.model.detector import SalViT
 from salvit.model.encoder import Encoder, EncoderInput, EncoderOutput
 from salvit.model.locator import Located, ScaleOutput
 from salvit.model.saliency_mask import downscale

@@ -19,7 +19,7 @@ from salvit.backbones import Backbone
 from salvit.baselines.distinctiveness import DistinctEncoder, split_distinctiveness
 from salvit.baselines.method import Method, scale_of_map
 from salvit.geometry import grid_to_input, input_to_grid
-from salvit.model.detector import EpisodeOutput
+from salvit.model.answers import EpisodeOutput
 from salvit.model.encoder import EncoderInput
 from salvit.model.locator import ScaleOutput
 from salvit.model.losses import masked_mean

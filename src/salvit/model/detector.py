@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +22,11 @@ from salvit.backbones import Backbone, Tokens
 from salvit.backbones.batch_norm import set_batch_norm
 from salvit.backbones.files import hash_weights
 from salvit.geometry import Fit, input_to_grid, is_inside
+from salvit.model.answers import Asked, EpisodeOutput
 from salvit.model.certainty import Calibration, calibrated
-from salvit.model.dynamic import DynamicDescriptor, DynamicLocator, Weights
+from salvit.model.dynamic import DynamicDescriptor, DynamicLocator
 from salvit.model.encoder import Encoder, EncoderInput, EncoderOutput
+from salvit.model.filters import MOMENTS, filter_maps, ridge_filters, token_moments, with_filters
 from salvit.model.gathered import decode_gathered
 from salvit.model.locator import Located, Locator, ScaleOutput, decode, decode_agreed, join_located
 from salvit.model.modulation import DescriptorNet
@@ -37,32 +39,6 @@ from salvit.types import Detector, Encoded, Example, FittedImage, Pack, Predicti
 
 LARGEST_CHUNK = 2**26
 """Numbers that the first layer of the descriptor net may hold at once in inference (256 MB)."""
-
-
-@dataclass(frozen=True, slots=True)
-class EpisodeOutput:
-    """What the network says of one episode: all that the losses need."""
-
-    scales: tuple[ScaleOutput, ...]
-    """Branches of every scale, for (queries, keypoints); for (1, P) where only P pairs of them were wanted."""
-    exponents: Tensor | None
-    """(K + Q, T) learnt exponents of support and query images, for the regulariser."""
-    query_features: Tensor
-    """(Q, D, H, W), for the alignment of features."""
-    presence: Tensor | None = field(default=None, kw_only=True)
-    """Logits that a keypoint is there to be seen, for the pairs of ``scales``, where the model has such a branch."""
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What pictures are searched for: N keypoints, as K examples teach them."""
-
-    prototypes: Tensor
-    """(N, D) the mean c of the examples."""
-    shots: Tensor
-    """(N,) how many examples have each keypoint."""
-    weights: Weights | None
-    """Of the dynamic head: the mean of those that each example makes."""
 
 
 class SalViT(nn.Module):
@@ -115,15 +91,21 @@ class SalViT(nn.Module):
         """Gaussian pooling: features (K, D, H, W), points (K, N, 2) -> representations Φ (K, N, D)."""
         return gaussian_pooling(features, points_input, self.backbone.stride, self._sigma)
 
-    def ask(self, vectors: Tensor, mask: Tensor) -> Asked:
+    def ask(self, vectors: Tensor, mask: Tensor, moments: Tensor | None = None) -> Asked:
         """What K examples ask for: vectors Φ (K, N, D), mask (K, N).
 
         A keypoint's examples count as their mean c; with the dynamic head as the mean of the weights that each makes.
+        ``moments`` are those of all cells of the examples (:func:`token_moments`), where filters are asked for too.
         """
         weights = None
         if isinstance(self.descriptor, DynamicDescriptor):
             weights = self.descriptor.weights(vectors, example_shares(mask))
-        return Asked(prototypes(vectors, mask), mask.sum(0), weights)
+        filters = None if moments is None else ridge_filters(vectors, mask, moments, self.encoder.compared)
+        return Asked(prototypes(vectors, mask), mask.sum(0), weights, filters=filters)
+
+    def moments(self, features: Tensor) -> Tensor | None:
+        """What filters need of marked pictures (K, D, H, W), where ``head.filter_gain`` asks for any."""
+        return token_moments(features) if self.settings.head.filter_gain else None
 
     def describe(
         self, asked: Asked, features: Tensor, wanted: Tensor | None = None, looked: Tensor | None = None
@@ -136,7 +118,11 @@ class SalViT(nn.Module):
         if isinstance(self.descriptor, DynamicDescriptor):
             assert asked.weights is not None
             looked = self.descriptor.look(features) if looked is None else looked
-            return self.descriptor.read(looked, asked.weights, wanted)
+            cells = self.descriptor.read(looked, asked.weights, wanted)
+            if asked.filters is None:
+                return cells
+            maps = self.settings.head.filter_gain * filter_maps(asked.filters, features)
+            return with_filters(cells, maps, self.descriptor.sizes, wanted)
         described: Tensor = self.descriptor(features, asked.prototypes, wanted)
         return described
 
@@ -210,7 +196,7 @@ class SalViT(nn.Module):
         """One episode: K support images with points (K, N, 2) and mask (K, N), Q query images; ``wanted`` (Q, N)."""
         shots, encoded = len(support.raw), self.encoder(support.joined(query))  # one batch costs less than two
         marked, features = encoded.features[:shots], encoded.features[shots:]
-        asked = self.ask(self.represent(marked, points_input), mask)
+        asked = self.ask(self.represent(marked, points_input), mask, self.moments(marked))
         output = self.answer(asked, features, wanted, (marked, points_input, mask))
         return replace(output, exponents=encoded.exponents)
 
@@ -268,7 +254,8 @@ class SalViT(nn.Module):
         features = (encoded or self.encode([example.image for example in examples])).features
         vectors = self.represent(features, points.to(features)).cpu()
         kept = torch.where(mask[..., None], vectors, torch.zeros_like(vectors))
-        return Pack(kept, mask, names, self.name, self.weights_sha256, version=salvit.__version__)
+        extra = {} if (moments := self.moments(features)) is None else {MOMENTS: moments.cpu()}
+        return Pack(kept, mask, names, self.name, self.weights_sha256, extra=extra, version=salvit.__version__)
 
     @torch.no_grad()
     def locate(self, pack: Pack, encoded: Encoded) -> Prediction:
@@ -371,7 +358,8 @@ class SalViT(nn.Module):
     def asked(self, pack: Pack) -> Asked:
         """What a pack asks for; that of the last pack is kept, as many pictures may be searched with it one by one."""
         if self._last is None or self._last[0] is not pack:
-            self._last = (pack, self.ask(pack.vectors.to(self.device), pack.mask.to(self.device)))
+            moments = pack.extra[MOMENTS].to(self.device) if self.settings.head.filter_gain else None
+            self._last = (pack, self.ask(pack.vectors.to(self.device), pack.mask.to(self.device), moments))
         return self._last[1]
 
     def _chunks(self, pack: Pack, encoded: Encoded) -> Iterator[tuple[Tensor, Tensor | None]]:
@@ -390,8 +378,16 @@ class SalViT(nn.Module):
                 f"the pack was made by {pack.model} with weights {pack.weights_sha256[:12]}…, this is {self.name} with "
                 f"{self.weights_sha256[:12]}…; learn the keypoints again with this model"
             )
+        if self.settings.head.filter_gain and MOMENTS not in pack.extra:
+            raise ValueError(
+                f"the pack was made before {self.name} had filters; learn the keypoints again with this model"
+            )
 
 
 def conclusions_of(detector: Detector) -> str:
     """What changes a model's points and their certainty, but not its features, in words; of ``match`` nothing does."""
-    return f"{detector.settings.head.decoding} {detector.calibration}" if isinstance(detector, SalViT) else ""
+    if not isinstance(detector, SalViT):
+        return ""
+    head = detector.settings.head
+    filters = f" filters {head.filter_gain:g}" if head.filter_gain else ""
+    return f"{head.decoding}{filters} {detector.calibration}"

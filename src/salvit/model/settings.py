@@ -136,6 +136,8 @@ class HeadSettings:
     """Ours, not with ``flat``: a logit that the keypoint is there to be seen, learnt from pairs where it is not."""
     raw_gain: float = 10.0
     """Ours, with ``encoder.keeps_raw``: so much does a similarity of 1 count before anything is learnt."""
+    filter_gain: float = 0.0
+    """Ours, with ``dynamic``: so much do filters (filters.py) count, in logits a deviation; 0: there are none."""
     decoding: Decoding = "mean"
     """``mean`` of the scales' winners (the paper's); ours: ``agreed``, the scales first agree on a place; ``gathered``,
     on one that most of the map gathers round (gathered.py)."""
@@ -145,8 +147,12 @@ class HeadSettings:
             raise ValueError(f"head.scales must be one or more positive sizes, got {self.scales}")
         if self.presence and self.kind == "flat":
             raise ValueError("head.presence needs head.kind = 'spatial' or 'dynamic'")
-        if self.raw_gain <= 0:
-            raise ValueError(f"head.raw_gain must be above 0, got {self.raw_gain}")
+        if self.raw_gain <= 0 or self.filter_gain < 0:
+            raise ValueError(
+                f"head.raw_gain must be above 0, filter_gain at least 0; got {self.raw_gain} and {self.filter_gain}"
+            )
+        if self.filter_gain and self.kind != "dynamic":
+            raise ValueError(f"head.filter_gain is for head.kind = 'dynamic', got {self.kind!r}")
         if self.latent < 2:
             raise ValueError(f"head.latent must be at least 2, or a precision matrix has no inverse; got {self.latent}")
 

@@ -1,0 +1,65 @@
+"""Filters: what answers to a marked keypoint, and to nothing else in the marked pictures (ours, not the paper's).
+
+A prototype is compared with every place alike: it knows where the keypoint is, and nothing of where it is not. A filter
+is the ridge regression from the features of all cells of the marked pictures to the map of the mark, so a front knee
+also learns from the back knee beside it. It has a closed form, and needs no training. ``head.filter_gain`` says how
+much its answer counts beside what was learnt.
+
+Letters: K examples · N keypoints · D channels, the last of them raw tokens · H, W cells · Q query images · P parts that
+examples came in. Symbols: Φ representation of a marked keypoint · μ, C mean and covariance of all cells' features · λ
+ridge.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from salvit.model.resampling import at_cells
+
+MOMENTS = "salvit.moments"
+"""What a pack calls the sums that filters are made from."""
+RIDGE = 1.0
+"""λ, in units of the channels' variance; as the gain, chosen on dev (docs/development.md)."""
+
+
+def token_moments(features: Tensor) -> Tensor:
+    """Σ [f; 1] [f; 1]ᵀ over all cells of some pictures: (K, D, H, W) -> (1, D + 1, D + 1). Those of parts add up."""
+    cells = F.pad(features.flatten(2).transpose(1, 2).flatten(0, 1), (0, 1), value=1.0)  # (K·H·W, D + 1)
+    return (cells.T @ cells)[None]
+
+
+def ridge_filters(vectors: Tensor, mask: Tensor, moments: Tensor, compared: int = 0) -> Tensor:
+    """The filter of each keypoint, but for its scale, which :func:`filter_maps` takes out.
+
+        w_n ∝ (C + λ diag v)⁻¹ Σ_k mask_kn (Φ_kn − μ)
+
+    v is the mean variance of the channels, that of learnt ones and of the last ``compared``, raw ones, each by itself.
+    Shapes: vectors (K, N, D), mask (K, N), moments (P, D + 1, D + 1) -> (N, D); zero where no example has the keypoint.
+    """
+    total = moments.sum(0)
+    mean = total[-1, :-1] / total[-1, -1]
+    covariance = total[:-1, :-1] / total[-1, -1] - torch.outer(mean, mean)
+    parts = covariance.diagonal().split([len(mean) - compared, compared])
+    ridge = torch.cat([part.mean().clamp_min(1e-9).expand_as(part) for part in parts if len(part)])
+    marked = ((vectors - mean) * mask[..., None]).sum(0)  # (N, D)
+    solved: Tensor = torch.linalg.solve(covariance + RIDGE * ridge.diag(), marked.T).T
+    return solved
+
+
+def filter_maps(filters: Tensor, features: Tensor) -> Tensor:
+    """What each filter answers, at mean 0 and deviation 1 over a picture: (N, D), (Q, D, H, W) -> (Q, N, H, W)."""
+    answers = filters @ features.flatten(2)  # (Q, N, H·W)
+    deviation, mean = torch.std_mean(answers, dim=-1, keepdim=True)
+    return ((answers - mean) / deviation.clamp_min(1e-9)).unflatten(2, features.shape[-2:])
+
+
+def with_filters(described: Tensor, maps: Tensor, sizes: tuple[int, ...], wanted: Tensor | None = None) -> Tensor:
+    """What the dynamic head says of cells, the answers added to its logits.
+
+    Shapes: described (Q, N, Σ S² + 1, 3 + 2V) or (1, P, …) of wanted pairs (Q, N), maps (Q, N, H, W).
+    """
+    added = torch.cat([at_cells(maps, size) for size in sizes], dim=2)  # (Q, N, Σ S²)
+    added = added if wanted is None else added[wanted][None]
+    return described + F.pad(added[..., None], (0, described.shape[-1] - 1, 0, 1))
