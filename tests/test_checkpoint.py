@@ -7,6 +7,7 @@ import torch
 from safetensors.torch import save_file
 
 from salvit.checkpoint import (
+    begin_with,
     check_backbone,
     frozen_sha256,
     load_checkpoint,
@@ -87,6 +88,37 @@ def test_what_is_no_checkpoint_or_of_another_model_is_refused(tmp_path):
         put_weights(layer, {"weight": layer.weight})
     with pytest.raises(ValueError, match="has, and the model does not, 'more'"):
         put_weights(layer, {**layer.state_dict(), "more": torch.zeros(1)})
+
+
+def small(**more):
+    settings = preset("salvit-lite0", "swift")
+    backbone = replace(settings.backbone, **more)
+    return build_model(replace(settings, input_size=64, backbone=backbone), None)
+
+
+def test_a_second_training_begins_with_the_weights_of_a_first_that_kept_the_backbone_frozen():
+    torch.manual_seed(0)
+    first, second = small(), small(trained_blocks=8)
+    blocks = {key: value.clone() for key, value in own_weights(second).items() if key.startswith(("backbone", "prior"))}
+    begin_with(second, {key: value.half() for key, value in own_weights(first).items()})
+    for key, value in own_weights(second).items():
+        if key in blocks:
+            assert torch.equal(value, blocks[key])
+        else:
+            assert torch.equal(value, own_weights(first)[key].half().float())
+    trained = own_weights(small(trained_blocks=8))
+    begin_with(second, trained)  # one that trained as much gives all
+    assert all(torch.equal(value, trained[key]) for key, value in own_weights(second).items())
+
+
+def test_a_model_of_another_kind_is_no_start():
+    weights = own_weights(small())
+    with pytest.raises(ValueError, match=r"start from lacks 'descriptor.bias'"):
+        begin_with(small(), {key: value for key, value in weights.items() if key != "descriptor.bias"})
+    with pytest.raises(ValueError, match=r"start from has, and this model does not, 'more'"):
+        begin_with(small(), weights | {"more": torch.zeros(1)})
+    with pytest.raises(ValueError, match=r"'descriptor.bias' has the shape \(4,\).*\(3, 9\) here"):
+        begin_with(small(), weights | {"descriptor.bias": torch.zeros(4)})
 
 
 CALIBRATION = Calibration(

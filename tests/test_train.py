@@ -104,6 +104,17 @@ def test_what_was_trained_can_be_loaded_and_used(undisturbed, ground, monkeypatc
     assert np.isfinite(found.points).all() and (np.linalg.eigvalsh(found.covariances) > 0).all()
 
 
+def test_a_run_begins_with_the_weights_of_another(undisturbed, ground):
+    first = undisturbed / "last.safetensors"
+    done = run(ground, ground / "second", "--start", str(first), "--set", "train.learning_rate=1e-12")
+    assert done.returncode == 0, done.stderr
+    ended, begun = (load_file(path) for path in (ground / "second" / "last.safetensors", first))
+    weights = [key for key in begun if key.startswith("model.")]
+    assert weights and all(torch.allclose(ended[key], begun[key], atol=1e-6) for key in weights)
+    absent = run(ground, ground / "third", "--start", str(ground / "absent.safetensors"))
+    assert absent.returncode == 1 and "absent.safetensors" in absent.stderr and "Traceback" not in absent.stderr
+
+
 def test_a_folder_that_holds_a_run_is_not_written_over(undisturbed, ground):
     done = run(ground, undisturbed)
     assert done.returncode == 1 and "--resume goes on with it" in done.stderr

@@ -134,6 +134,26 @@ def put_weights(model: nn.Module, weights: dict[str, Tensor]) -> None:
             state[name].copy_(value)
 
 
+def begin_with(model: nn.Module, weights: dict[str, Tensor]) -> None:
+    """Put the weights of an earlier training into a model that may train more of its backbone than that one did.
+
+    The trained blocks that the earlier one kept frozen, and the prior that comes with them, stay as they are; anything
+    else that is missing, left over or of another shape is an error that names it.
+    """
+    own = own_weights(model)
+    later = {name for name in own if name.startswith(("backbone.", "prior."))}
+    for name in sorted((set(own) - later) ^ (set(weights) - later)):
+        what = "lacks" if name in own else "has, and this model does not,"
+        raise ValueError(f"the model to start from {what} {name!r}: it is of another kind")
+    for name in sorted(weights):
+        if weights[name].shape != own[name].shape:
+            raise ValueError(
+                f"{name!r} has the shape {tuple(weights[name].shape)} in the model to start from, and "
+                f"{tuple(own[name].shape)} here: it is of another kind"
+            )
+    put_weights(model, own | {name: value.to(own[name]) for name, value in weights.items()})
+
+
 def with_raw_gain(weights: dict[str, Tensor], factor: float) -> dict[str, Tensor]:
     """The weights of a model in which the similarity of raw tokens counts so many times as much."""
     if factor == 1:

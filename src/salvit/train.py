@@ -18,6 +18,7 @@ import torch
 
 from salvit.baselines.build import build_method
 from salvit.checkpoint import (
+    begin_with,
     frozen_sha256,
     load_checkpoint,
     optimizer_tensors,
@@ -70,6 +71,7 @@ def train(
     fabric: Fabric,
     *,
     resume: bool = False,
+    start: Path | None = None,
     backbone_weights: str | Path | None = "pretrained",
     command: str = "",
     track: Track,
@@ -79,6 +81,8 @@ def train(
 
     ``problems`` are those of the recipe's data sets, in their order (``salvit.sources.open_problems``).
     The folder gets ``last.safetensors`` (to resume), ``best.safetensors``, ``log.jsonl`` and TensorBoard events.
+    ``start`` is a model of the same kind whose weights it begins with, so that a second training goes on where a first
+    one ended, with more of the backbone or other settings.
     Checkpoints keep ``command`` (``salvit.provenance.training_command``), so that results can state it.
     """
     settings = recipe.train
@@ -91,6 +95,8 @@ def train(
     torch.manual_seed(settings.seed)
     model = build_method(recipe.model, backbone_weights).to(fabric.device)
     check_masking(model, settings.masking)
+    if start is not None:
+        begin_with(model, load_checkpoint(start).weights)
     learner = Learner(model, settings).to(fabric.device)
     groups = parameter_groups(learner, settings)
     if not groups:

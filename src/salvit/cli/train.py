@@ -18,6 +18,9 @@ def train(
     ),
     out: Path = typer.Option(..., help="The run's folder: checkpoints, log, TensorBoard events."),
     change: list[str] = typer.Option([], "--set", help="section.setting=value; wins over the recipe; may be repeated."),
+    start: str | None = typer.Option(
+        None, help="A model of the same kind whose weights to begin with: a checkpoint, lite or dino."
+    ),
     resume: bool = typer.Option(False, "--resume", help="Go on with the run in that folder."),
     device: str = typer.Option("auto", help="auto, cpu, cuda or mps."),
     devices: int = typer.Option(
@@ -34,6 +37,7 @@ def train(
     from salvit.fabric import open_fabric
     from salvit.provenance import training_command
     from salvit.recipes import read_recipe
+    from salvit.released import released_path
     from salvit.sources import open_problems
     from salvit.train import train as run
 
@@ -57,7 +61,8 @@ def train(
         out,
         fabric,
         resume=resume,
-        command=training_command(recipe, settings, roots, change),
+        start=None if start is None else released_path(start) or Path(start),
+        command=training_command(recipe, settings, roots, change, start),
         track=track,
         report=_reporter(out, fabric.is_global_zero),
     )
