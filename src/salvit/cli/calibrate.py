@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
+
+if TYPE_CHECKING:
+    from salvit.calibrate import Calibrated
 
 
 def calibrate(
@@ -35,11 +39,10 @@ def calibrate(
     if taken := [path for path in (out, plot) if path.exists() and not overwrite]:
         raise FileExistsError(f"{taken[0]} is there already; --overwrite writes over it")
     import torch
-    from rich.console import Console
 
     from salvit.calibrate import calibrate as fit
     from salvit.calibrate import dev_sources, restrict
-    from salvit.calibration_report import draw_reliability, table_of
+    from salvit.calibration_report import draw_reliability
     from salvit.checkpoint import load_checkpoint, put_weights, save_checkpoint, with_raw_gain
     from salvit.cli.progress import track
     from salvit.cli.train import roots_of
@@ -65,6 +68,15 @@ def calibrate(
     command = calibration_command(saved.command, checkpoint, roots, episodes, out, decoding, raw, filters)
     save_checkpoint(out, checked, weights, {}, saved.state, command=command, calibration=result.calibration)
     draw_reliability(result, plot)
+    _tell(result, out, plot)
+
+
+def _tell(result: Calibrated, out: Path, plot: Path) -> None:
+    """How the fit does, and where it was written."""
+    from rich.console import Console
+
+    from salvit.calibration_report import table_of
+
     console = Console()
     console.print(table_of(result))
     console.print("each image is judged by what was fitted on the other half; what is written is fitted on all")
