@@ -52,7 +52,8 @@ def filter_maps(filters: Tensor, features: Tensor) -> Tensor:
     """What each filter answers, at mean 0 and deviation 1 over a picture: (N, D), (Q, D, H, W) -> (Q, N, H, W)."""
     answers = filters @ features.flatten(2)  # (Q, N, H·W)
     deviation, mean = torch.std_mean(answers, dim=-1, keepdim=True)
-    return ((answers - mean) / deviation.clamp_min(1e-9)).unflatten(2, features.shape[-2:])
+    standard: Tensor = (answers - mean) / deviation.clamp_min(1e-9)
+    return standard.view(*standard.shape[:2], *features.shape[-2:])
 
 
 def with_filters(described: Tensor, maps: Tensor, sizes: tuple[int, ...], wanted: Tensor | None = None) -> Tensor:
