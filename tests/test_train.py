@@ -13,6 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from salvit.checkpoint import load_checkpoint
 from salvit.data.creatures import write_creatures
 from salvit.learner import Learner
 from salvit.model.build import build_model
@@ -111,6 +112,10 @@ def test_a_run_begins_with_the_weights_of_another(undisturbed, ground):
     ended, begun = (load_file(path) for path in (ground / "second" / "last.safetensors", first))
     weights = [key for key in begun if key.startswith("model.")]
     assert weights and all(torch.allclose(ended[key], begun[key], atol=1e-6) for key in weights)
+    words = load_checkpoint(ground / "second" / "last.safetensors").command.split(" && ")
+    assert len(words) == 2 and words[1].startswith("salvit train") and "--start last.safetensors" in words[1]
+    leak = run(ground, ground / "third", "--start", str(first), "--set", "data.unseen=fox")
+    assert leak.returncode == 1 and "giraffe unseen" in leak.stderr and "held back the same" in leak.stderr
     absent = run(ground, ground / "third", "--start", str(ground / "absent.safetensors"))
     assert absent.returncode == 1 and "absent.safetensors" in absent.stderr and "Traceback" not in absent.stderr
 

@@ -41,6 +41,7 @@ from salvit.model.certainty import (
 )
 from salvit.model.detector import SalViT
 from salvit.model.locator import Located, ScaleOutput, fused_logits
+from salvit.model.own_saliency import with_own_saliency
 from salvit.recipes import Recipe
 from salvit.types import FloatArray
 
@@ -184,7 +185,8 @@ def _look(model: SalViT, pool: EpisodePool, source: EpisodeSource, index: int) -
     drawn = pool.draw_records(np.random.default_rng(np.random.SeedSequence([pool.seed, index])))
     n = episode.num_real
     shots = episode.support_mask[:, :n].sum(0)  # (N,)
-    output = model(episode.support, episode.support_points[:, :n], episode.support_mask[:, :n], episode.query)
+    support, query = (with_own_saliency(model.prior, seen) for seen in (episode.support, episode.query))
+    output = model(support, episode.support_points[:, :n], episode.support_mask[:, :n], query)
     second = torch.tensor([is_second_half(file_of(record)) for record in drawn.queries])
     found = pairs_of(
         output.scales,

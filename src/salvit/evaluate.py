@@ -262,7 +262,9 @@ def _predict_fine_tuned_episode(
     mask = torch.from_numpy(np.stack([mark.visible for mark in marks])).to(model.device)
     occlusions = episode.occlusions or (None,) * len(episode.queries)
     queries = [fit_view(*pair, size, saliency_of) for pair in zip(episode.queries, occlusions, strict=True)]
-    with fine_tuned(model, model.prepare(*model.tensors(images)), points, mask, steps):
+    with torch.no_grad():  # the backbone stays as it is
+        prepared = model.prepare(*model.tensors(images))
+    with fine_tuned(model, prepared, points, mask, steps):
         return rows_of(index, episode, model.detect(model.learn(examples), queries))
 
 

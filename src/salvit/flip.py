@@ -105,13 +105,11 @@ def learn_both_ways(
 
 def _extra_of_both(plain: Pack, other: Pack) -> Mapping[str, Tensor]:
     """What a pack has beside its vectors; the sums that filters are made from are those of both ways."""
-    import torch
-
-    from salvit.model.filters import MOMENTS
+    from salvit.model.filters import MOMENTS, join_extra
 
     if MOMENTS not in plain.extra:
         return plain.extra
-    return {**plain.extra, MOMENTS: torch.cat([plain.extra[MOMENTS], other.extra[MOMENTS]])}
+    return {**plain.extra, **join_extra([{MOMENTS: pack.extra[MOMENTS]} for pack in (plain, other)])}
 
 
 def mirror_example(example: Example, names: tuple[str, ...], pairs: Pairs, one_way: Collection[str] = ()) -> Example:

@@ -57,7 +57,12 @@ def provider_for_pictures(detector: Detector) -> Provider | None:
 
 
 def saliency_of_records(detector: Detector, *, for_training: bool = False) -> Callable[[Record], Map] | None:
-    """A function that gives the map (H, W) of a record's picture, kept on disk; None where none is needed."""
+    """A function that gives the map (H, W) of a record's picture, kept on disk; None where none is needed.
+
+    Outside training a model with a prior of its own is looked at as its users do, with the map that it makes itself.
+    """
+    if not for_training and isinstance(detector, SalViT) and detector.prior is not None:
+        return None
     provider = provider_of(detector, for_training=for_training)
     if provider is None:
         return None

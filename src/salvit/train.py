@@ -18,6 +18,7 @@ import torch
 
 from salvit.baselines.build import build_method
 from salvit.checkpoint import (
+    Checkpoint,
     begin_with,
     frozen_sha256,
     load_checkpoint,
@@ -96,7 +97,9 @@ def train(
     model = build_method(recipe.model, backbone_weights).to(fabric.device)
     check_masking(model, settings.masking)
     if start is not None:
-        begin_with(model, load_checkpoint(start).weights)
+        first = _first(start, recipe)
+        begin_with(model, first.weights)
+        command = f"{first.command} && {command}" if first.command else command
     learner = Learner(model, settings).to(fabric.device)
     groups = parameter_groups(learner, settings)
     if not groups:
@@ -104,7 +107,7 @@ def train(
     optimizer = Muon(groups, lr=settings.learning_rate, weight_decay=settings.weight_decay)
     progress = Progress(0, settings.episodes, {})
     if resume and (folder / "last.safetensors").exists():
-        _restore(folder / "last.safetensors", recipe, learner, optimizer, progress)
+        command = _restore(folder / "last.safetensors", recipe, learner, optimizer, progress) or command
     with fabric.rank_zero_first():  # the others then read what it cached
         sources = Sources(recipe, problems, model, saliency_of_records(model, for_training=True), track)
     wrapped, wrapped_optimizer = fabric.setup(learner, optimizer)
@@ -268,10 +271,23 @@ class _Run:
         save_checkpoint(self.folder / name, self.recipe, own_weights(self.model), optimizer, state, self._command)
 
 
-def _restore(
-    path: Path, recipe: Recipe, learner: Learner, optimizer: torch.optim.Optimizer, progress: Progress
-) -> None:
-    """Go on from a checkpoint of the same recipe."""
+def _first(path: Path, recipe: Recipe) -> Checkpoint:
+    """The model to start from; one that has learnt from what this training holds back is refused."""
+    first = load_checkpoint(path)
+    seen = {data.name: data for data in first.recipe.datasets}
+    for data in recipe.datasets:
+        before = seen.get(data.name, data)
+        if before.unseen != data.unseen or (before.keypoints == "all" and data.keypoints == "base"):
+            raise ValueError(
+                f"{path} was trained on {data.name} with {before.unseen or 'nothing'} unseen and {before.keypoints} "
+                f"keypoints, and here {data.unseen or 'nothing'} is unseen with {data.keypoints} keypoints: it may "
+                "have seen what is held back; start from a model that held back the same"
+            )
+    return first
+
+
+def _restore(path: Path, recipe: Recipe, learner: Learner, optimizer: torch.optim.Optimizer, progress: Progress) -> str:
+    """Go on from a checkpoint of the same recipe; gives the command that began it."""
     saved = load_checkpoint(path)
     if saved.recipe != recipe:
         raise ValueError(f"{path} was made by another recipe; resume with the same one, or choose another folder")
@@ -281,6 +297,7 @@ def _restore(
             value.copy_(saved.optimizer.pop(name))
     put_optimizer(optimizer, saved.optimizer)
     progress.episode, progress.best, progress.dev = saved.state["episode"], saved.state["best"], saved.state["dev"]
+    return saved.command
 
 
 def _cut_log(path: Path, episode: int) -> None:

@@ -9,8 +9,9 @@ import torch
 from salvit.flip import learn_both_ways
 from salvit.geometry import fit_square
 from salvit.model.build import build_model
-from salvit.model.filters import MOMENTS, filter_maps, ridge_filters, token_moments, with_filters
+from salvit.model.filters import MOMENTS, filter_maps, join_extra, ridge_filters, token_moments, with_filters
 from salvit.model.settings import HeadSettings, preset
+from salvit.transductive import refine_pack
 from salvit.types import Example, FittedImage
 
 
@@ -131,20 +132,29 @@ def test_an_episode_is_answered_as_a_pack_is(model):
 def test_examples_that_come_in_parts_teach_what_they_teach_together(model):
     whole = model.learn([example(0), example(1)])
     parts = [model.learn([example(0)]), model.learn([example(1)])]
-    joined = replace(whole, extra={MOMENTS: torch.cat([part.extra[MOMENTS] for part in parts])})
+    joined = replace(whole, extra=join_extra([{**part.extra, "x": torch.ones(1)} for part in parts]))
+    assert joined.extra["x"].shape == (2,) and joined.extra[MOMENTS].shape == whole.extra[MOMENTS].shape
     images = [picture(2)]
     assert np.allclose(model.detect(joined, images).points, model.detect(whole, images).points, atol=1e-3)
 
 
 def test_both_ways_count_the_cells_of_both(model):
     pack = learn_both_ways(model, [example(0)], (NAMES,))
-    assert pack.extra[MOMENTS].shape[0] == 2 and pack.extra[MOMENTS][:, -1, -1].tolist() == [36.0, 36.0]
+    assert pack.extra[MOMENTS].shape[0] == 1 and pack.extra[MOMENTS][0, -1, -1] == 2 * 36
+
+
+def test_features_of_half_precision_are_searched_as_the_page_keeps_them(model):
+    pack, encoded = model.learn([example(0)]), model.look(model.encode([picture(1)]))
+    halved = replace(encoded, features=encoded.features.half())
+    assert np.allclose(model.locate(pack, halved).points, model.locate(pack, encoded).points, atol=0.5)
 
 
 def test_a_pack_without_moments_is_refused(model):
     pack = replace(model.learn([example(0)]), extra={})
     with pytest.raises(ValueError, match=r"before .* had filters; learn the keypoints again"):
         model.detect(pack, [picture(1)])
+    with pytest.raises(ValueError, match="had filters"):
+        refine_pack(model, pack, [model.encode([picture(1)])])
 
 
 def test_filters_are_for_the_dynamic_head():

@@ -1,7 +1,8 @@
 import torch
 
 from salvit.geometry import MEAN_COLOUR
-from salvit.model.own_saliency import TaughtPrior
+from salvit.model.encoder import EncoderInput
+from salvit.model.own_saliency import TaughtPrior, with_own_saliency
 
 
 def test_a_prior_learns_the_map_that_it_is_shown():
@@ -39,3 +40,11 @@ def test_padding_does_not_stand_out():
     images[:, :, :, 24:] = torch.tensor(MEAN_COLOUR).view(3, 1, 1) / 255.0
     found = prior(torch.randn(1, 4, 3, 3), images)[0]
     assert bool((found[:, :20] > 0).all()) and not found[:, 28:].any()
+
+
+def test_users_get_the_map_that_the_model_makes_itself():
+    prior = TaughtPrior(4).eval()
+    batch = EncoderInput(torch.randn(2, 4, 3, 3), torch.zeros(2, 3, 48, 48), torch.rand(2, 48, 48))
+    made = with_own_saliency(prior, batch)
+    assert torch.equal(made.saliency, prior(batch.raw, batch.images)) and made.raw is batch.raw
+    assert with_own_saliency(None, batch) is batch

@@ -198,7 +198,7 @@ def _search(
     candidates: list[Candidate] = []
     artist = Artist(job.draw, queries, example, job.overwrite or job.resume) if job.draw else None
     try:
-        with _opened(job, pack) as writer:
+        with _opened(job, detector, pack) as writer:
             left = [query for query in queries if writer is None or not writer.has(query.path, query.index)]
             for result in track(_results(job, detector, pack, left, window), len(left), "looking"):
                 if isinstance(result, Failure):
@@ -250,10 +250,11 @@ def _results(
     )
 
 
-def _opened(job: Job, pack: Pack) -> AbstractContextManager[DetectionWriter | None]:
+def _opened(job: Job, detector: Detector, pack: Pack) -> AbstractContextManager[DetectionWriter | None]:
     from contextlib import nullcontext
 
     from salvit.detections import open_detections
+    from salvit.model.detector import conclusions_of
 
     if job.out is None:
         return nullcontext()
@@ -263,7 +264,7 @@ def _opened(job: Job, pack: Pack) -> AbstractContextManager[DetectionWriter | No
         format=job.format,
         overwrite=job.overwrite,
         resume=job.resume,
-        settings=job.settings,
+        settings={**job.settings, "conclusions": conclusions_of(detector)},
     )
 
 

@@ -104,7 +104,7 @@ def _show_released(path: Path) -> None:
 
     facts = released_facts(path)
     console = Console()
-    console.print(f"[bold]{facts['name']}[/bold] on the frozen {facts['backbone']}", highlight=False)
+    console.print(f"[bold]{facts['name']}[/bold] on {facts['backbone']}", highlight=False)
     console.print(f"trained by {facts['command'] or 'a command that was not kept'}", highlight=False, markup=False)
     for data in facts["data"]:
         never = ", ".join(data["never_seen"]) or "none"

@@ -32,7 +32,7 @@ def list_weights() -> None:
         if file is None:
             table.add_row(name, "no", "", "", f"not released yet; recipes/{name}.toml trains it")
             continue
-        source = f"comes with salvit, on the frozen {BACKBONES[name]}"
+        source = f"comes with salvit, on {BACKBONES[name]}"
         size = f"{file.stat().st_size / 1e6:.0f}"
         table.add_row(name, "yes", size, f"see docs/models/{name}.md", source)
     Console().print(table)

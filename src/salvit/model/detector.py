@@ -358,7 +358,11 @@ class SalViT(nn.Module):
     def asked(self, pack: Pack) -> Asked:
         """What a pack asks for; that of the last pack is kept, as many pictures may be searched with it one by one."""
         if self._last is None or self._last[0] is not pack:
-            moments = pack.extra[MOMENTS].to(self.device) if self.settings.head.filter_gain else None
+            moments = None
+            if self.settings.head.filter_gain:
+                if MOMENTS not in pack.extra:
+                    raise ValueError(f"the pack was made before {self.name} had filters; learn the keypoints again")
+                moments = pack.extra[MOMENTS].to(self.device)
             self._last = (pack, self.ask(pack.vectors.to(self.device), pack.mask.to(self.device), moments))
         return self._last[1]
 
@@ -377,10 +381,6 @@ class SalViT(nn.Module):
             raise ValueError(
                 f"the pack was made by {pack.model} with weights {pack.weights_sha256[:12]}…, this is {self.name} with "
                 f"{self.weights_sha256[:12]}…; learn the keypoints again with this model"
-            )
-        if self.settings.head.filter_gain and MOMENTS not in pack.extra:
-            raise ValueError(
-                f"the pack was made before {self.name} had filters; learn the keypoints again with this model"
             )
 
 

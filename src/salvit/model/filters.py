@@ -5,12 +5,13 @@ is the ridge regression from the features of all cells of the marked pictures to
 also learns from the back knee beside it. It has a closed form, and needs no training. ``head.filter_gain`` says how
 much its answer counts beside what was learnt.
 
-Letters: K examples · N keypoints · D channels, the last of them raw tokens · H, W cells · Q query images · P parts that
-examples came in. Symbols: Φ representation of a marked keypoint · μ, C mean and covariance of all cells' features · λ
-ridge.
+Letters: K examples · N keypoints · D channels, the last of them raw tokens · H, W cells · Q query images.
+Symbols: Φ representation of a marked keypoint · μ, C mean and covariance of all cells' features · λ ridge.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -30,27 +31,36 @@ def token_moments(features: Tensor) -> Tensor:
     return (cells.T @ cells)[None]
 
 
+def join_extra(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """What several packs of one detector have beside their vectors, as one pack: moments added up, else row by row."""
+    joined = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+    if MOMENTS in joined:
+        joined[MOMENTS] = joined[MOMENTS].sum(0, keepdim=True)
+    return joined
+
+
 def ridge_filters(vectors: Tensor, mask: Tensor, moments: Tensor, compared: int = 0) -> Tensor:
     """The filter of each keypoint, but for its scale, which :func:`filter_maps` takes out.
 
         w_n ∝ (C + λ diag v)⁻¹ Σ_k mask_kn (Φ_kn − μ)
 
     v is the mean variance of the channels, that of learnt ones and of the last ``compared``, raw ones, each by itself.
-    Shapes: vectors (K, N, D), mask (K, N), moments (P, D + 1, D + 1) -> (N, D); zero where no example has the keypoint.
+    Shapes: vectors (K, N, D), mask (K, N), moments (1, D + 1, D + 1) -> (N, D); zero where no example has the keypoint.
     """
-    total = moments.sum(0)
+    total = moments[0]
     mean = total[-1, :-1] / total[-1, -1]
     covariance = total[:-1, :-1] / total[-1, -1] - torch.outer(mean, mean)
     parts = covariance.diagonal().split([len(mean) - compared, compared])
     ridge = torch.cat([part.mean().clamp_min(1e-9).expand_as(part) for part in parts if len(part)])
     marked = ((vectors - mean) * mask[..., None]).sum(0)  # (N, D)
-    solved: Tensor = torch.linalg.solve(covariance + RIDGE * ridge.diag(), marked.T).T
-    return solved
+    # On the CPU: not every device can solve, and a pack is asked for once.
+    solved = torch.linalg.solve((covariance + RIDGE * ridge.diag()).cpu(), marked.T.cpu()).T
+    return solved.to(vectors)
 
 
 def filter_maps(filters: Tensor, features: Tensor) -> Tensor:
     """What each filter answers, at mean 0 and deviation 1 over a picture: (N, D), (Q, D, H, W) -> (Q, N, H, W)."""
-    answers = filters @ features.flatten(2)  # (Q, N, H·W)
+    answers = filters @ features.flatten(2).to(filters)  # (Q, N, H·W); kept features may be of half precision
     deviation, mean = torch.std_mean(answers, dim=-1, keepdim=True)
     standard: Tensor = (answers - mean) / deviation.clamp_min(1e-9)
     return standard.view(*standard.shape[:2], *features.shape[-2:])

@@ -5,12 +5,15 @@ Letters: B images · C channels · H, W cells · S side of the input.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from salvit.backbones import Tokens
 from salvit.geometry import MEAN_COLOUR
+from salvit.model.encoder import EncoderInput
 from salvit.model.saliency_mask import downscale
 from salvit.saliency.attentiveness import attentiveness_map
 from salvit.saliency.learned import CELL, UPSCALE, saliency_of_pass
@@ -54,6 +57,13 @@ class TaughtPrior(nn.Module):
         normed = self.norm(raw)
         mixed = F.relu(self.tokens(normed) + self.context(normed.mean((2, 3), keepdim=True)))
         return F.pixel_shuffle(self.out(mixed + F.relu(self.mix(mixed))), UPSCALE).squeeze(1)
+
+
+def with_own_saliency(prior: TaughtPrior | None, batch: EncoderInput) -> EncoderInput:
+    """The batch with the map that a model makes itself, as its users get it; as it is where it makes none."""
+    if prior is None or batch.images is None:
+        return batch
+    return replace(batch, saliency=prior(batch.raw, batch.images))
 
 
 def _raised(low: Tensor, images: Tensor) -> Tensor:

@@ -184,6 +184,8 @@ class ModelSettings:
             raise ValueError(f"encoder.keeps_raw is for head.kind = 'dynamic', got {self.head.kind!r}")
         if self.head.raw_gain != HeadSettings.raw_gain and not self.encoder.keeps_raw:
             raise ValueError("head.raw_gain is for encoder.keeps_raw = true")
+        if self.head.filter_gain and self.method != "salvit":
+            raise ValueError(f"head.filter_gain is for salvit; {self.method} looks at its queries in its own way")
         if self.reweight and (self.method == "salvit" or self.saliency == "none"):
             raise ValueError("model.reweight is for a compared method (model.method) that has a saliency")
 

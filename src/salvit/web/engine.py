@@ -12,6 +12,7 @@ import torch
 
 from salvit.data.images import read_and_fit
 from salvit.model.detector import SalViT, conclusions_of
+from salvit.model.filters import join_extra
 from salvit.predict import load
 from salvit.priors import provider_for_pictures, provider_of, with_saliency
 from salvit.projects import Found, Project, Shot, Target, Work, stamps_of
@@ -129,7 +130,7 @@ class Engine:
             parts[0],
             vectors=torch.cat([part.vectors for part in parts]),
             mask=torch.cat([part.mask for part in parts]),
-            extra={name: torch.cat([part.extra[name] for part in parts]) for name in parts[0].extra},
+            extra=join_extra([part.extra for part in parts]),
         )
         self._pack = (wanted, pack)
         return pack
