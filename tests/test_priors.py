@@ -5,7 +5,7 @@ from PIL import Image
 
 from salvit.data.images import fit_image
 from salvit.model.build import build_model
-from salvit.priors import provider_for_pictures, provider_of, with_saliency
+from salvit.priors import provider_for_pictures, provider_of, saliency_of_records, with_saliency
 from salvit.recipes import recipe_from_table
 
 
@@ -62,6 +62,8 @@ def test_a_trained_lite0_makes_its_map_by_a_decoder_of_its_own():
     assert model("learned").prior is None
     trained = model("learned", backbone={"trained_blocks": 5, "bn": "frozen"})
     assert trained.makes_saliency and provider_for_pictures(trained) is None and trained.prior is not None
+    assert saliency_of_records(trained) is None and saliency_of_records(trained, for_training=True) is not None
+    assert saliency_of_records(model("learned")) is not None
     image = fit_image(Image.new("RGB", (100, 50), (10, 200, 30)), 96)
     plane = trained.prepare(*trained.tensors([image])).saliency[0]
     assert plane.shape == (96, 96) and not plane[:16].any() and 0 < plane[48, 48] < 1

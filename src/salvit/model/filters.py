@@ -54,7 +54,7 @@ def ridge_filters(vectors: Tensor, mask: Tensor, moments: Tensor, compared: int 
     ridge = torch.cat([part.mean().clamp_min(1e-9).expand_as(part) for part in parts if len(part)])
     marked = ((vectors - mean) * mask[..., None]).sum(0)  # (N, D)
     # On the CPU: not every device can solve, and a pack is asked for once.
-    solved = torch.linalg.solve((covariance + RIDGE * ridge.diag()).cpu(), marked.T.cpu()).T
+    solved: Tensor = torch.linalg.solve((covariance + RIDGE * ridge.diag()).cpu(), marked.T.cpu()).T
     return solved.to(vectors)
 
 
