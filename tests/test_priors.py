@@ -5,6 +5,7 @@ from PIL import Image
 
 from salvit.data.images import fit_image
 from salvit.model.build import build_model
+from salvit.model.settings import preset
 from salvit.priors import provider_for_pictures, provider_of, saliency_of_records, with_saliency
 from salvit.recipes import recipe_from_table
 
@@ -39,13 +40,13 @@ def test_the_map_of_a_fitted_picture_is_zero_in_its_padding():
     assert with_saliency(image, None) is image
 
 
+@torch.no_grad()
 def test_a_model_on_lite0_makes_the_learned_map_in_its_own_pass():
     """Both ways to the same map: a provider's pass and pixels, or the model's own pass and the decoder's cells."""
     from salvit.data.images import read_and_fit
     from salvit.demo import demo_queries
-    from salvit.predict import load
 
-    lite = load("lite", device="cpu")
+    lite = build_model(preset("salvit-lite0", "swift"))
     image = read_and_fit(demo_queries()[0], lite.input_size)
     assert image.fit.inner_hw != (lite.input_size, lite.input_size)  # some of it is padding
     assert provider_for_pictures(lite) is None and provider_of(lite) is not None
@@ -55,6 +56,21 @@ def test_a_model_on_lite0_makes_the_learned_map_in_its_own_pass():
     assert lite.prepare(*lite.tensors([given])).saliency[0].numpy() == pytest.approx(given.saliency)
     top = image.fit.pad_xy[1]
     assert top > 8 and not plane[: top - 4].any()
+
+
+@torch.no_grad()
+def test_the_released_model_has_learnt_to_see_what_stands_out():
+    """Its trained backbone's own map against the provider's, on pictures of a species that it never saw."""
+    from salvit.data.images import read_and_fit
+    from salvit.demo import demo_queries
+    from salvit.predict import load
+
+    lite = load("lite", device="cpu")
+    for path in demo_queries():
+        image = read_and_fit(path, lite.input_size)
+        given = with_saliency(image, provider_of(lite)).saliency
+        plane = lite.prepare(*lite.tensors([image])).saliency[0].numpy()
+        assert np.corrcoef(plane.ravel(), given.ravel())[0, 1] > 0.8
 
 
 def test_a_trained_lite0_makes_its_map_by_a_decoder_of_its_own():
