@@ -298,6 +298,24 @@ def test_a_report_species_is_refused(ground, monkeypatch):
         dev_sources(recipe, [spoilt], None, None, None)
 
 
+def test_dev_pictures_are_looked_at_near_what_a_model_with_a_finder_finds(ground, monkeypatch, tmp_path):
+    from salvit.model.build import build_model
+
+    monkeypatch.setenv("SALVIT_CACHE", str(tmp_path))
+    recipe, problem = problem_of(ground)
+    torch.manual_seed(0)
+    plain = build_model(recipe.model, None).eval()
+    finding = build_model(replace(recipe.model, finder=True), None).eval()
+    monkeypatch.setattr(finding.finder, "find", lambda raw, size: [(24.0, 24.0, 72.0, 72.0)] * len(raw))
+    sides = []
+    for model in (plain, finding):
+        sources = dev_sources(recipe, [problem], model, None, lambda items, total, what: items)
+        assert [pool.kind for pool, _ in sources] == ["novel", "base"]
+        sides.append(torch.cat([source.load(0).box_sides for _, source in sources]))
+    # half of the input and 0.12 of that on both sides, shown over all of it
+    torch.testing.assert_close(sides[1], sides[0] / (0.5 * 1.24), rtol=0.03, atol=0)
+
+
 def test_only_data_sets_of_the_model_are_calibrated_on(ground):
     recipe, _ = problem_of(ground)
     assert restrict(recipe, ["creatures"]) == recipe

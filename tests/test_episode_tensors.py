@@ -16,7 +16,12 @@ def episode():
     valid = torch.tensor([[True, False, False, False], [True, True, False, True]])
     one = EncoderInput(torch.zeros(1, 2, 3, 3))
     points = torch.zeros(1, 4, 2), torch.zeros(2, 4, 2)
-    return EpisodeTensors(one, points[0], mask, one, points[1], valid, num_real=3, box_sides=torch.ones(2))
+    return EpisodeTensors(one, points[0], mask, one, points[1], valid, num_real=3, boxes=torch.ones(3, 4))
+
+
+def test_the_sides_are_those_of_the_queries_boxes(episode):
+    boxes = torch.tensor([[0.0, 0.0, 90.0, 90.0], [10.0, 10.0, 40.0, 30.0], [5.0, 0.0, 10.0, 60.0]])
+    assert replace(episode, boxes=boxes).box_sides.tolist() == [30.0, 60.0]
 
 
 def test_without_settings_the_valid_pairs_are_wanted(episode):
@@ -44,3 +49,4 @@ def test_an_episode_survives_the_way_through_plain_tensors(episode):
     wanted = torch.tensor([[True, False, False, False], [False, True, False, False]])
     back = unflat(*(lambda number, *parts: (number, parts))(*flat(replace(episode, wanted=wanted))))
     assert back.wanted is wanted and back.num_real == 3 and torch.equal(back.valid, episode.valid)
+    assert back.boxes is episode.boxes

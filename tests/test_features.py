@@ -1,14 +1,18 @@
 import dataclasses
+import hashlib
+import json
 
 import numpy as np
 import pytest
 import torch
 
+from salvit.backbones.files import hash_weights
+from salvit.config import to_mapping
 from salvit.data.augment import AugmentSettings
 from salvit.data.creatures import write_creatures
 from salvit.data.splits import open_problem
 from salvit.data.views import load_view
-from salvit.features import ViewSettings, draw_cached_view, is_cut, open_cache, row_shape
+from salvit.features import ViewSettings, draw_cached_view, is_cut, near_views, open_cache, row_shape
 from salvit.model.build import build_model
 from salvit.recipes import recipe_from_table
 
@@ -200,3 +204,93 @@ def test_a_map_that_is_made_of_finished_tokens_keeps_the_cache_behind_the_traine
     blank = build_model(recipe_from_table({"model": table | {"saliency": "none"}}).model, None)
     assert (is_cut(attentive), is_cut(blank)) == (False, True)
     assert (row_shape(attentive), row_shape(blank)) == ((384, 3, 3), (10, 384))
+
+
+# --- near what the model finds --------------------------------------------------------------------------------------
+
+PLAIN = ViewSettings(crop="gt-random", views=1, seed=0, augment=None)
+NEAR = dataclasses.replace(PLAIN, is_near=True)
+
+
+@pytest.fixture(scope="module")
+def finding():
+    """Random weights and a finder that finds a box of 40 pixels about (56, 40) of the input."""
+    torch.manual_seed(0)
+    table = {"preset": "salvit-lite0", "width": "light", "saliency": "none", "input_size": 96, "finder": True}
+    made = build_model(recipe_from_table({"model": table}).model, None).eval()
+    with torch.no_grad():
+        for parameter in made.finder.parameters():
+            parameter.zero_()
+        made.finder.position[0, 0, 2, 3] = made.finder.out.weight[0, 0] = 1.0
+        made.finder.out.bias[1:] = -1.0  # 4 · softplus(−1) = 1.25 cells
+    return made
+
+
+def folders(tmp_path):
+    return {path.name for path in (tmp_path / "tokens").iterdir() if path.is_dir()}
+
+
+def test_a_near_view_lies_inside_the_view_and_shows_the_object_larger(problem, finding):
+    views = [draw_cached_view(record, problem, PLAIN, 0) for record in problem.records["train"][:4]]
+    near = near_views(finding, views)
+    for view, shown in zip(views, near, strict=True):
+        assert shown.record is view.record and shown.change == view.change
+        (x1, y1, x2, y2), outer = shown.window, view.window
+        assert outer[0] <= x1 < x2 <= outer[2] and outer[1] <= y1 < y2 <= outer[3] and shown.window != outer
+    assert near_views(finding, views[:1])[0].window == pytest.approx(near[0].window), "alone as with others"
+
+
+def test_rows_are_of_near_windows_where_they_are_asked_for(problem, finding):
+    records = problem.records["train"][:3]
+    plain, near = (open_cache(finding, problem, records, settings, track=track) for settings in (PLAIN, NEAR))
+    views = near_views(finding, [draw_cached_view(record, problem, NEAR, 0) for record in records])
+    for record, view in zip(records, views, strict=True):
+        loaded = load_view(view, 96, record.names, pairs=problem.split.pairs)
+        kept = near.encoder_input([(record.id, 0)], torch.device("cpu"))
+        pixels = torch.from_numpy(loaded.pixels)[None].permute(0, 3, 1, 2).float() / 255
+        assert torch.equal(kept.images, pixels)
+        assert not torch.equal(plain.encoder_input([(record.id, 0)], torch.device("cpu")).images, pixels)
+        points, visible = near.labels(record.id, 0, record.names)
+        assert np.allclose(points, loaded.points_input) and np.array_equal(visible, loaded.visible)
+        assert np.allclose(near.boxes[near.rows[record.id, 0]], loaded.box_input)
+
+
+def test_near_views_have_a_cache_of_their_own_for_each_finder(problem, finding, tmp_path):
+    records = problem.records["train"][:1]
+    open_cache(finding, problem, records, PLAIN, track=track)
+    first = folders(tmp_path)
+    open_cache(finding, problem, records, NEAR, track=track)
+    second = folders(tmp_path)
+    with torch.no_grad():
+        finding.finder.out.bias[1] += 0.5
+    open_cache(finding, problem, records, NEAR, track=track)
+    assert (len(first), len(second), len(folders(tmp_path))) == (1, 2, 3)
+    open_cache(finding, problem, records, PLAIN, track=track)
+    assert len(folders(tmp_path)) == 3, "plain views do not ask for the finder"
+
+
+def test_plain_views_have_the_cache_that_they_had_before_there_were_near_ones(problem, finding, tmp_path):
+    """What was cached must not be computed again."""
+    open_cache(finding, problem, problem.records["train"][:1], PLAIN, track=track)
+    backbone = {key: value for key, value in to_mapping(finding.settings.backbone).items() if key != "trained_blocks"}
+    parts = {
+        "weights": hash_weights(finding.backbone),
+        "backbone": backbone,
+        "size": 96,
+        "saliency": "none",
+        "data": "creatures",
+        "pairs": problem.split.pairs,
+        "views": {"crop": "gt-random", "views": 0, "seed": 0},
+    }
+    key = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:24]
+    assert folders(tmp_path) == {key}
+    table = {"preset": "salvit-lite0", "width": "light", "saliency": "none", "input_size": 96}
+    plain = build_model(recipe_from_table({"model": table}).model, None).eval()
+    plain.backbone.load_state_dict(finding.backbone.state_dict())
+    open_cache(plain, problem, problem.records["train"][:1], PLAIN, track=track)
+    assert folders(tmp_path) == {key}, "a model with and one without a finder share it"
+
+
+def test_near_views_of_a_model_that_finds_nothing_are_an_error(problem, model):
+    with pytest.raises(ValueError, match="has no finder"):
+        open_cache(model, problem, problem.records["train"][:1], NEAR, track=track)

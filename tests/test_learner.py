@@ -10,6 +10,8 @@ from salvit.model.encoder import EncoderInput
 from salvit.model.settings import preset
 from salvit.recipes import TrainSettings
 
+BOXES = torch.tensor([[20.0, 30.0, 80.0, 70.0]]).expand(4, 4)
+
 
 @pytest.fixture(scope="module")
 def model():
@@ -27,7 +29,7 @@ def episode(model):
     points = torch.rand(2, 2, 3, 2) * 127
     mask = torch.tensor([[True, True, True], [True, False, False]])
     valid = torch.tensor([[True, False, True], [True, True, False]])
-    return EpisodeTensors(support, points[0], mask, query, points[1], valid, 2, torch.tensor([60.0, 60.0]))
+    return EpisodeTensors(support, points[0], mask, query, points[1], valid, 2, BOXES)
 
 
 def test_all_ways_count_every_pair_of_different_pictures_and_the_episodes_own(model, episode):
@@ -94,7 +96,7 @@ def test_a_trained_backbone_is_trained_and_its_prior_beside_it():
     points, images, saliency = torch.rand(2, 2, 3, 2) * 127, torch.rand(2, 3, 128, 128), torch.rand(2, 128, 128)
     pictures = [EncoderInput(model.prepare(images).raw, images, saliency) for _ in range(2)]
     seen = torch.ones(2, 3, dtype=torch.bool)
-    parts = (pictures[0], points[0], seen, pictures[1], points[1], seen, 3, torch.tensor([60.0, 60.0]))
+    parts = (pictures[0], points[0], seen, pictures[1], points[1], seen, 3, BOXES)
     terms = Learner(model, TrainSettings(all_ways=True))(*flat(EpisodeTensors(*parts)))
     terms["prior"].backward(retain_graph=True)
     assert model.prior.out.weight.grad is not None
@@ -102,3 +104,17 @@ def test_a_trained_backbone_is_trained_and_its_prior_beside_it():
     assert all(weight.grad is None for weight in trained)
     terms["loss"].backward()
     assert any(weight.grad is not None and weight.grad.any() for weight in trained)
+
+
+def test_a_finder_learns_beside_the_model_from_the_boxes_of_all_pictures_and_changes_nothing_else(model, episode):
+    torch.manual_seed(0)
+    finding = build_model(replace(model.settings, finder=True), None)
+    plain, more = (Learner(one, TrainSettings())(*flat(episode)) for one in (model, finding))
+    assert "finder" not in plain and set(more) == {*plain, "finder"}
+    raw = torch.cat([episode.support.raw, episode.query.raw])
+    expected = finding.finder.loss(raw, episode.boxes, 128)
+    torch.testing.assert_close(more["finder"], expected)
+    more["finder"].backward()
+    assert {name.split(".")[0] for name, value in finding.named_parameters() if value.grad is not None} == {"finder"}
+    others = {name: term for name, term in more.items() if name not in ("finder", "loss")}
+    torch.testing.assert_close(more["loss"], with_total(others, TrainSettings())["loss"] + more["finder"])

@@ -24,7 +24,7 @@ LAYERS = (
      "checkpoint", "features", "episode_tensors", "recipes", "finetune", "priors", "tables", "compare_saliency",
      "teach_saliency", "projects", "transductive", "kept_features", "masked_views", "learner", "suites",
      "suite_report", "spoiled", "together", "provenance", "sources", "released", "cards", "calibrate",
-     "calibration_report", "zoom", "evaluate_zoom", "figures", "fabric", "muon"),
+     "calibration_report", "zoom", "evaluate_zoom", "figures", "fabric", "muon", "near", "teach_finder"),
     ("web",),
     ("bench",),
     ("cli",),
@@ -75,7 +75,7 @@ def test_the_commands_of_the_readme_exist():
     from salvit.cli import app
 
     known = set(get_command(app).commands)
-    named = set(re.findall(r"`salvit ([a-z]+)", (ROOT / "README.md").read_text()))
+    named = set(re.findall(r"`salvit ([a-z-]+)", (ROOT / "README.md").read_text()))
     assert named <= known, named - known
 
 

@@ -124,7 +124,10 @@ class Calibrated:
 def dev_sources(
     recipe: Recipe, problems: Sequence[Problem], model: SalViT, saliency_of: SaliencyOf | None, track: Track
 ) -> list[tuple[EpisodePool, EpisodeSource]]:
-    """Dev episodes of every data set and kind of keypoints, with as many shots as in training; from cached tokens."""
+    """Dev episodes of every data set and kind of keypoints, with as many shots as in training; from cached tokens.
+
+    Pictures are looked at near what a model with a finder finds in them, as its users get it.
+    """
     settings = recipe.train
     sources: list[tuple[EpisodePool, EpisodeSource]] = []
     for data, problem in zip(recipe.datasets, problems, strict=True):
@@ -133,7 +136,8 @@ def dev_sources(
         kinds: tuple[Kind, ...] = ("base",) if is_one_kind else ("novel", "base")
         pools = [EpisodePool(problem, "dev", kind, asked, purpose="calibrate", seed=settings.seed) for kind in kinds]
         if settings.views:
-            shown = ViewSettings(crop=data.crop, views=1, seed=settings.seed, augment=None)
+            is_near = model.finder is not None
+            shown = ViewSettings(crop=data.crop, views=1, seed=settings.seed, augment=None, is_near=is_near)
             records = problem.records["dev"]
             cache = open_cache(model, problem, records, shown, saliency_of=saliency_of, track=track)
             sources += [(pool, CachedEpisodes(pool, cache, model)) for pool in pools]

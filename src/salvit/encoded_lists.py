@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from salvit.data.augment import View
+from salvit.data.crops import near_window
 from salvit.data.episodes import Episode
 from salvit.data.frozen import FrozenList
 from salvit.data.occlude import Occlusion
 from salvit.data.views import load_view
-from salvit.geometry import fit_square
+from salvit.geometry import Window, fit_square
+from salvit.near import finder_of
 from salvit.types import Detector, Encoded, FittedImage, Record
 
 SaliencyOf = Callable[[Record], npt.NDArray[np.float32]]
@@ -37,6 +39,8 @@ class EncodedList:
     """What encoding took, reading included; None where several detectors shared it."""
     others: EncodedList | None = None
     """Where the images are that are not here."""
+    near: dict[tuple[str, str], Window] = field(default_factory=dict)
+    """:attr:`FrozenList.near` of these images and the others, where the detector finds objects."""
 
     def pick(self, keys: Sequence[tuple[str, str]]) -> Encoded:
         """Some of the images, in float32."""
@@ -76,12 +80,35 @@ def encode_list(
     known: EncodedList | None = None,
     track: Track,
 ) -> EncodedList:
-    """Encode the views of a list that are not ``known``; features are kept as float16."""
+    """Encode the views of a list that are not ``known``, near objects by a detector that finds them.
+
+    Features are kept as float16.
+    """
+    frozen = near_list(detector, frozen, {} if known is None else known.near, batch=batch, track=track)
     wanted = {key: view for key, view in views_of_list(frozen) if known is None or not known.has(key)}
     if known is not None and not wanted:
         return known
     (made,) = _encode(lambda images: [detector.encode(images)], detector.input_size, wanted, saliency_of, batch, track)
-    return replace(made, others=known)
+    return replace(made, others=known, near=frozen.near)
+
+
+def near_list(
+    detector: Detector, frozen: FrozenList, known: dict[tuple[str, str], Window], *, batch: int = 16, track: Track
+) -> FrozenList:
+    """The list as a detector that finds objects looks at it: near what it finds; else the list as it is.
+
+    The object is looked for inside the list's own windows, and no label of a query says where. ``known`` windows are
+    not looked for again.
+    """
+    find = finder_of(detector)
+    if find is None:
+        return frozen
+    wanted = {key: view for key, view in views_of_list(frozen) if key not in known}
+    near, size = dict(known), detector.input_size
+    for keys in track(list(_batches(list(wanted), batch)), -(-len(wanted) // batch), "finding objects"):
+        boxes = find([fit_view(*wanted[key], size, None) for key in keys])
+        near |= {key: near_window(box, wanted[key][0].window) for key, box in zip(keys, boxes, strict=True)}
+    return replace(frozen, near=near)
 
 
 def encode_mirrored(
@@ -90,10 +117,14 @@ def encode_mirrored(
     ways: Ways,
     *,
     saliency_of: SaliencyOf | None = None,
+    near: dict[tuple[str, str], Window] | None = None,
     batch: int = 16,
     track: Track,
 ) -> EncodedList | None:
-    """Encode the views that ``ways`` wants mirrored; None: none. Where no pair is stated that is an error."""
+    """Encode the views that ``ways`` wants mirrored; None: none. Where no pair is stated that is an error.
+
+    ``near`` is that of the list as it was encoded: windows that are found again may differ in their last digit.
+    """
     from salvit.flip import mirror
 
     if ways == "one":
@@ -106,6 +137,7 @@ def encode_mirrored(
     def encode(images: Sequence[FittedImage]) -> list[Encoded]:
         return [detector.encode([mirror(image) for image in images])]
 
+    frozen = near_list(detector, frozen, near or {}, batch=batch, track=track)
     wanted = dict(views_of_list(frozen, supports_only=ways == "supports"))
     return _encode(encode, detector.input_size, wanted, saliency_of, batch, track)[0]
 
@@ -176,25 +208,25 @@ def views_of_list(
     for index in range(len(frozen)):
         episode = frozen.draw(index)
         for view in episode.supports:
-            yield (view.record.id, ""), (view, None)
+            yield support_key(frozen, view), (view, None)
         if supports_only:
             continue
         occlusions = episode.occlusions or (None,) * len(episode.queries)
         for view, occlusion in zip(episode.queries, occlusions, strict=True):
-            yield (view.record.id, _occlusion_key(occlusion)), (view, occlusion)
+            yield (view.record.id, "" if occlusion is None else occlusion.key), (view, occlusion)
 
 
 def query_keys(episode: Episode) -> list[tuple[str, str]]:
     """Where an :class:`EncodedList` has an episode's queries."""
     occlusions = episode.occlusions or (None,) * len(episode.queries)
-    return [(view.record.id, _occlusion_key(hidden)) for view, hidden in zip(episode.queries, occlusions, strict=True)]
+    pairs = zip(episode.queries, occlusions, strict=True)
+    return [(view.record.id, "" if hidden is None else hidden.key) for view, hidden in pairs]
 
 
-def _occlusion_key(occlusion: Occlusion | None) -> str:
-    """Views of a record differ by what hides it and where; one that nothing hides is the clean one."""
-    if occlusion is None or not len(occlusion.boxes):
-        return ""
-    return f"{occlusion.occluder} {np.round(occlusion.boxes, 2).tolist()}"
+def support_key(frozen: FrozenList, view: View) -> tuple[str, str]:
+    """Where an :class:`EncodedList` has a support: with clean queries, or apart where its marks widen its window."""
+    is_own = view.window == frozen.view(view.record.id).window
+    return view.record.id, "" if is_own else f"holds {view.window}"
 
 
 def _batches(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:

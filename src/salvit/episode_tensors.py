@@ -38,12 +38,18 @@ class EpisodeTensors:
     """(Q, M) the keypoint counts: the query shows it, and some support does."""
     num_real: int
     """N."""
-    box_sides: Tensor
-    """(Q,) the longer side of each query's box, in the input."""
+    boxes: Tensor
+    """(K + Q, 4) of supports and queries, xyxy in the input."""
     masked: MaskedQueries | None = None
     """The masked view of the queries, where the run has one."""
     wanted: Tensor | None = None
     """(Q, M) pairs of query and keypoint that the step looks at; None: the valid ones."""
+
+    @property
+    def box_sides(self) -> Tensor:
+        """(Q,) the longer side of each query's box, in the input."""
+        boxes = self.boxes[len(self.support_mask) :]
+        return (boxes[:, 2:] - boxes[:, :2]).max(1).values
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,6 +71,11 @@ class EpisodeSource(Protocol):
         ...
 
 
+def rng_of_episode(seed: int, index: int) -> np.random.Generator:
+    """All draws of an episode; whom it shows is drawn first."""
+    return np.random.default_rng(np.random.SeedSequence([seed, index]))
+
+
 class CachedEpisodes:
     """Episodes whose images are rows of a token cache; which view of a record is shown is drawn anew each time."""
 
@@ -81,15 +92,13 @@ class CachedEpisodes:
 
     def load(self, index: int) -> EpisodeTensors:
         """Episode number ``index``."""
-        rng = np.random.default_rng(np.random.SeedSequence([self._pool.seed, index]))
+        rng = rng_of_episode(self._pool.seed, index)
         drawn = self._pool.draw_records(rng)
         paths = draw_paths(self._pool.settings.auxiliary, drawn, self._pool.problem.split.paths, rng)
         picks = [(record.id, int(rng.integers(self._cache.views))) for record in drawn.supports + drawn.queries]
         points, visible = self._labels(drawn, picks, paths)
         shots, device = len(drawn.supports), self._model.device
-        sides = [
-            _longer_side(self._cache.boxes[self._cache.rows[record_id, view]]) for record_id, view in picks[shots:]
-        ]
+        boxes = [self._cache.boxes[self._cache.rows[pick]] for pick in picks]
         query = self._cache.encoder_input(picks[shots:], device)
         episode = _tensors(
             self._cache.encoder_input(picks[:shots], device),
@@ -97,7 +106,7 @@ class CachedEpisodes:
             (points[:shots], visible[:shots]),
             (points[shots:], visible[shots:]),
             len(drawn.names),
-            sides,
+            np.stack(boxes),
             device,
         )
         masked = None if self._masker is None else self._masker.draw(query, rng, picks[shots:])
@@ -141,7 +150,7 @@ class FreshEpisodes:
             _with_auxiliary(loaded.support),
             _with_auxiliary(loaded.query),
             len(loaded.episode.names),
-            [_longer_side(box) for box in loaded.query.boxes],
+            np.concatenate([loaded.support.boxes, loaded.query.boxes]),
             self._model.device,
         )
         rng = np.random.default_rng(np.random.SeedSequence([self._pool.seed, index, 1]))
@@ -181,7 +190,7 @@ def _tensors(
     support_labels: tuple[FloatArray, BoolArray],
     query_labels: tuple[FloatArray, BoolArray],
     num_real: int,
-    box_sides: list[float],
+    boxes: FloatArray,
     device: torch.device,
 ) -> EpisodeTensors:
     def tensor(array: FloatArray) -> Tensor:
@@ -197,9 +206,5 @@ def _tensors(
         query_points=tensor(query_labels[0]),
         valid=shown & mask.any(0),
         num_real=num_real,
-        box_sides=torch.tensor(box_sides, device=device),
+        boxes=tensor(boxes),
     )
-
-
-def _longer_side(box: FloatArray) -> float:
-    return float(max(box[2] - box[0], box[3] - box[1]))

@@ -19,7 +19,7 @@ import numpy as np
 from salvit.data.augment import View
 from salvit.data.episodes import Episode
 from salvit.data.frozen import FrozenList, list_hash
-from salvit.encoded_lists import EncodedList, SaliencyOf, Track, Ways, fit_view, query_keys
+from salvit.encoded_lists import EncodedList, SaliencyOf, Track, Ways, fit_view, near_list, query_keys, support_key
 from salvit.geometry import fit_square
 from salvit.types import Detector, Encoded, Example, FittedImage, Pack, Prediction
 
@@ -109,6 +109,7 @@ def predict_fine_tuned(
     track: Track,
 ) -> None:
     """The same after some steps on each episode's supports; the weights are restored after each episode."""
+    frozen = near_list(model, frozen, {}, track=track)
     write_predictions(
         lambda index: _predict_fine_tuned_episode(model, frozen, index, steps, saliency_of),
         len(frozen),
@@ -212,9 +213,10 @@ def learn_episode(
     detector: Detector, frozen: FrozenList, index: int, encoded: EncodedList, mirrored: EncodedList | None = None
 ) -> tuple[Episode, Pack, Encoded]:
     """An episode, what its supports teach (both ways where they are there mirrored), and its encoded queries."""
+    frozen = replace(frozen, near=encoded.near)
     episode = frozen.draw(index)
     examples = [mark_view(view, episode, detector.input_size) for view in episode.supports]
-    keys = [(view.record.id, "") for view in episode.supports]
+    keys = [support_key(frozen, view) for view in episode.supports]
     if mirrored is None:
         pack = detector.learn(examples, encoded.pick(keys))
     else:

@@ -27,13 +27,15 @@ from salvit.backbones.files import hash_weights
 from salvit.backbones.weights import cache_folder
 from salvit.config import to_mapping
 from salvit.data.augment import AugmentSettings, View, draw_view
-from salvit.data.crops import Crop
+from salvit.data.crops import Crop, near_window
 from salvit.data.images import image_hw as read_image_hw
 from salvit.data.splits import Problem
 from salvit.data.views import LoadedView, load_view
+from salvit.geometry import fit_square
 from salvit.model.detector import SalViT
 from salvit.model.encoder import EncoderInput
-from salvit.types import BoolArray, FloatArray, Record
+from salvit.near import finder_of
+from salvit.types import BoolArray, FittedImage, FloatArray, Record
 
 SaliencyOf = Callable[[Record], npt.NDArray[np.float32]]
 Track = Callable[[Iterable[Any], int, str], Iterable[Any]]
@@ -49,6 +51,12 @@ class ViewSettings:
     seed: int
     augment: AugmentSettings | None
     """None: views differ in their window alone."""
+    is_near: bool = False
+    """Each view is brought near the object that the model finds in it; without ``augment`` only."""
+
+    def __post_init__(self) -> None:
+        if self.is_near and self.augment is not None:
+            raise ValueError("views near what a model finds are not augmented; leave out one of the two")
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +162,7 @@ def open_cache(
         for start in track(starts, len(starts), "caching tokens") if missing else ():
             part = missing[start : start + _BATCH]
             views = [draw_cached_view(record, problem, settings, number) for record, number in part]
+            views = near_views(model, views) if settings.is_near else views
             made = _fill(cache, model, views, len(labels), problem, saliency_of)
             keys = [{"id": record.id, "view": number, "stamp": stamps[record.id]} for record, number in part]
             made = [key | label for key, label in zip(keys, made, strict=True)]
@@ -181,6 +190,18 @@ def draw_cached_view(record: Record, problem: Problem, settings: ViewSettings, n
     rng = np.random.default_rng(seed_of_view(record.id, settings, number))
     hw = record.image_hw or read_image_hw(record.path)
     return draw_view(record, hw, settings.crop, rng, settings.augment, can_flip=bool(problem.split.pairs))
+
+
+def near_views(model: SalViT, views: Sequence[View]) -> list[View]:
+    """Views of records, near the object that the model finds in each."""
+    size = model.input_size
+    loaded = [load_view(view, size, ()) for view in views]
+    images = [FittedImage(one.pixels, fit_square(view.window, size)) for one, view in zip(loaded, views, strict=True)]
+    find = finder_of(model)
+    if find is None:
+        raise ValueError(f"{model.name} has no finder; `salvit teach-finder` gives it one")
+    boxes = find(images)
+    return [replace(view, window=near_window(box, view.window)) for view, box in zip(views, boxes, strict=True)]
 
 
 def _fill(
@@ -291,6 +312,8 @@ def _key(model: SalViT, problem: Problem, settings: ViewSettings) -> str:
     """A hash of everything that a row depends on beside its record and view; so not of weights that are trained."""
     backbone = to_mapping(model.settings.backbone)
     backbone.pop("trained_blocks")  # the weights before them tell
+    views = to_mapping(replace(settings, views=0))
+    views.pop("is_near")  # the finder tells
     parts = {
         "weights": _hash_begin(model.backbone) if is_cut(model) else hash_weights(model.backbone),
         "backbone": backbone,
@@ -298,8 +321,10 @@ def _key(model: SalViT, problem: Problem, settings: ViewSettings) -> str:
         "saliency": model.settings.saliency,
         "data": problem.name,
         "pairs": problem.split.pairs,
-        "views": to_mapping(replace(settings, views=0)),
+        "views": views,
     }
+    if settings.is_near and model.finder is not None:
+        parts["finder"] = [hash_weights(model.finder), hash_weights(model.backbone)]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:24]
 
 

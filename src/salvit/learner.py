@@ -161,6 +161,9 @@ class Learner(nn.Module):
             terms["alignment"] = self._alignment(episode, episode.masked, output)
         if self.model.prior is not None:
             terms["prior"] = self._prior_loss(episode, self.model.prior)
+        if self.model.finder is not None:
+            seen = torch.cat([episode.support.raw, episode.query.raw])
+            terms["finder"] = self.model.finder.loss(seen, episode.boxes, self.model.input_size)
         return with_total(terms, self._settings)
 
     def training_parts(self) -> dict[str, Tensor]:
@@ -205,7 +208,7 @@ class Learner(nn.Module):
 def flat(episode: EpisodeTensors) -> tuple[Any, ...]:
     """An episode as plain tensors: Fabric moves and scatters those."""
     inputs = [(one.raw, one.images, one.saliency) for one in (episode.support, episode.query)]
-    labels = (episode.support_points, episode.support_mask, episode.query_points, episode.valid, episode.box_sides)
+    labels = (episode.support_points, episode.support_mask, episode.query_points, episode.valid, episode.boxes)
     masked: tuple[Tensor | None, ...] = ()
     if episode.masked is not None:
         query = episode.masked.query
@@ -215,7 +218,7 @@ def flat(episode: EpisodeTensors) -> tuple[Any, ...]:
 
 def unflat(num_real: int, parts: tuple[Any, ...]) -> EpisodeTensors:
     """The way back."""
-    points, mask, targets, valid, sides, wanted = parts[6:12]
+    points, mask, targets, valid, boxes, wanted = parts[6:12]
     masked = MaskedQueries(EncoderInput(*parts[12:15]), parts[15]) if len(parts) > 12 else None
     support, query = EncoderInput(*parts[:3]), EncoderInput(*parts[3:6])
-    return EpisodeTensors(support, points, mask, query, targets, valid, num_real, sides, masked, wanted)
+    return EpisodeTensors(support, points, mask, query, targets, valid, num_real, boxes, masked, wanted)

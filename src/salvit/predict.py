@@ -20,6 +20,7 @@ from salvit.data.splits import Pairs, pairs_from_names
 from salvit.data.support import MarkedImage, Support, drop_outside, drop_outside_crop, read_support
 from salvit.flip import check_pairs, learn_both_ways, lone_sides, look_mirrored, merge, pairs_at_one_place
 from salvit.geometry import Window
+from salvit.near import FindObjects, finder_of, show_near
 from salvit.packs import check_pack
 from salvit.queries import Query, find_images
 from salvit.released import DEFAULT, load_released
@@ -199,7 +200,8 @@ def detect(
     check_pack(pack, detector)
     prior = _prior(detector)
     read = _reader(detector, box, max_pixels, prior)
-    look = _Look(detector, pack, min_score, flip, describe, nearer_pack(pack) if zoom else None, prior, max_pixels)
+    second = nearer_pack(pack) if zoom else None
+    look = _Look(detector, pack, min_score, flip, describe, finder_of(detector), second, prior, max_pixels)
     wanted = [query if isinstance(query, Query) else Query(Path(query)) for query in queries]
     waiting: list[_Item] = []
     for item in _read_ahead(read, wanted, ahead=2 * batch):
@@ -261,9 +263,12 @@ def _prior(detector: Detector) -> Prior:
 
 def _example(detector: Detector, marked: MarkedImage, cropped: bool, prior: Prior) -> tuple[Example, list[str]]:
     box = (marked.box or _hull(marked)) if cropped else None
-    image = prior(read_and_fit(marked.path, detector.input_size, box))
+    image = read_and_fit(marked.path, detector.input_size, box)
     assert image.image_hw is not None
     marked, problems = drop_outside(marked, image.image_hw)
+    if box is None and (find := finder_of(detector)) is not None and marked.marked.any():
+        (image,) = show_near(find, [image], [marked.points[marked.marked]])
+    image = prior(image)
     if cropped:
         marked, more = drop_outside_crop(marked, image.fit.window)
         problems += more
@@ -286,10 +291,21 @@ class _Look:
     min_score: float
     flip: bool
     describe: bool
+    find: FindObjects | None
+    """How objects are found in pictures that were given without a box, where the detector does so."""
     nearer: Pack | None
     """What to look with the second time, where there is one."""
     prior: Prior
     max_pixels: int
+
+    def first(self, seen: Sequence[_Seen]) -> list[FittedImage]:
+        """The pictures as they are looked at first: in their boxes, or near what is found in them."""
+        images = [item.image for item in seen]
+        if self.find is None or all(item.box is not None for item in seen):
+            return images
+        whole = [item.image for item in seen if item.box is None]
+        near = iter(show_near(self.find, whole, max_pixels=self.max_pixels))
+        return [self.prior(next(near)) if item.box is None else item.image for item in seen]
 
     def again(self, images: Sequence[FittedImage], first: Prediction) -> list[FittedImage]:
         """The pictures near what was found in them at first."""
@@ -305,7 +321,7 @@ def _locate(look: _Look, items: Sequence[_Item]) -> Iterator[Detection | Failure
 
 
 def _look(look: _Look, seen: Sequence[_Seen]) -> Iterator[Detection]:
-    detector, pack, images = look.detector, look.pack, [item.image for item in seen]
+    detector, pack, images = look.detector, look.pack, look.first(seen)
     encoded = detector.encode(images)
     prediction = detector.locate(pack, encoded)
     descriptors = describe(encoded) if look.describe else None

@@ -16,6 +16,7 @@ from salvit.data.frozen import FrozenList
 from salvit.encoded_lists import Ways
 from salvit.model.detector import SalViT
 from salvit.model.settings import Decoding
+from salvit.near import finder_of
 from salvit.recipes import Recipe
 from salvit.results import hardware
 from salvit.transductive import TransductiveSettings
@@ -34,6 +35,16 @@ def training_command(
     set_by = [f"--set {shlex.quote(change)}" for change in changes]
     begun = [] if start is None else [f"--start {Path(start).name}"]
     return " ".join(["salvit train", f"recipes/{recipe.name}", *roots, f"--out {RUN}", *begun, *set_by])
+
+
+def finder_command(trained: str, model: Path, roots: Collection[str], pictures: int, epochs: int, out: Path) -> str:
+    """What trained a model, then ``salvit teach-finder`` of it; empty where the first is not known."""
+    if not trained:
+        return ""
+    names = list(roots)
+    given = [f"--root {name + '=' if len(names) > 1 else ''}$SALVIT_DATA/{name}" for name in names]
+    taught = f"--pictures {pictures} --epochs {epochs} --out {out.name}"
+    return f"{trained} && {' '.join(['salvit teach-finder', f'{RUN}/{model.name}', *given, taught])}"
 
 
 def calibration_command(
@@ -88,6 +99,7 @@ def about_run(
         "queries": values["queries"],
         "finetune_steps": finetune,
         "input_size": detector.input_size,
+        **({"finder": True} if finder_of(detector) is not None else {}),
         "notes": list(problem.notes),
     }
     if transductive is not None:

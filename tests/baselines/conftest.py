@@ -12,6 +12,7 @@ from PIL import Image
 from salvit.baselines.build import build_method
 from salvit.data.creatures import draw_creature, write_creatures
 from salvit.data.images import fit_image
+from salvit.geometry import affine_of_fit
 from salvit.model.detector import SalViT
 from salvit.model.encoder import EncoderInput
 from salvit.model.settings import ModelSettings, preset
@@ -28,7 +29,8 @@ class Episode:
     queries: list[FittedImage]
     points_input: torch.Tensor
     valid: torch.Tensor
-    box_sides: torch.Tensor
+    boxes: torch.Tensor
+    """Of the support and the queries, in the input."""
 
     def tensors(self, model: SalViT) -> tuple[EncoderInput, torch.Tensor, torch.Tensor, EncoderInput]:
         """What ``forward`` takes."""
@@ -43,7 +45,8 @@ class Episode:
         found = model.detect(model.learn([self.support]), self.queries).points
         fitted = np.stack([image.fit.to_input(row) for image, row in zip(self.queries, found, strict=True)])
         distance = (torch.from_numpy(fitted) - self.points_input).norm(dim=-1)
-        return float((distance <= 0.1 * self.box_sides[:, None])[self.valid].float().mean())
+        sides = (self.boxes[1:, 2:] - self.boxes[1:, :2]).max(1).values
+        return float((distance <= 0.1 * sides[:, None])[self.valid].float().mean())
 
 
 def settings_of(method: str, *, reweight: bool = False, head: str = "flat") -> ModelSettings:
@@ -88,14 +91,11 @@ def episode() -> Episode:
         images.append(replace(image, saliency=mask.pixels[..., 0].astype(np.float32) / 255))
     points = [image.fit.to_input(creature.points) for image, creature in zip(images, creatures, strict=True)]
     visible = np.stack([creature.v == 2 for creature in creatures])
-    sides = [
-        max(box[2] - box[0], box[3] - box[1]) * float(image.fit.scale_xy.mean())
-        for image, box in zip(images, (creature.box for creature in creatures), strict=True)
-    ]
+    boxes = [affine_of_fit(image.fit).bounds(one.box) for image, one in zip(images, creatures, strict=True)]
     return Episode(
         support=Example(images[0], creatures[0].names, points[0], visible[0]),
         queries=images[1:],
         points_input=torch.tensor(np.stack(points[1:]), dtype=torch.float32),
         valid=torch.from_numpy(visible[1:] & visible[0]),
-        box_sides=torch.tensor(sides[1:]),
+        boxes=torch.tensor(boxes, dtype=torch.float32),
     )

@@ -32,7 +32,7 @@ def learn_by_heart(model, episode, steps=400):
     """Steps of the real learner until the episode is known."""
     support, points, mask, query = episode.tensors(model)
     shown = EpisodeTensors(
-        support, points, mask, query, episode.points_input, episode.valid, points.shape[1], episode.box_sides
+        support, points, mask, query, episode.points_input, episode.valid, points.shape[1], episode.boxes
     )
     learner = Learner(model, TrainSettings())
     weights = [weight for weight in learner.parameters() if weight.requires_grad]
@@ -79,7 +79,7 @@ def test_a_training_step_is_finite_where_no_shot_has_a_keypoint_and_where_nothin
     support, points, mask, query = episode.tensors(model)
     for hidden in (mask & (torch.arange(mask.shape[1]) > 0), torch.zeros_like(mask)):
         valid = episode.valid & hidden.any(0)
-        shown = EpisodeTensors(support, points, hidden, query, episode.points_input, valid, 4, episode.box_sides)
+        shown = EpisodeTensors(support, points, hidden, query, episode.points_input, valid, 4, episode.boxes)
         terms = Learner(model, TrainSettings())(*flat(shown))
         terms["loss"].backward()
         grads = [weight.grad for weight in model.parameters() if weight.grad is not None]

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from salvit.data.crops import draw_window, inner_window, saliency_window, zoom_window
+from salvit.data.crops import NEAR_MARGIN, draw_window, inner_window, near_window, saliency_window, zoom_window
 
 INNER, OUTER = (20.0, 10.0, 60.0, 50.0), (0.0, 0.0, 80.0, 60.0)
 
@@ -83,3 +83,60 @@ def test_the_window_lies_in_the_first_and_is_never_empty(points):
     x1, y1, x2, y2 = zoom_window(np.array(points), FIRST)
     assert FIRST[0] <= x1 < x2 <= FIRST[2] and FIRST[1] <= y1 < y2 <= FIRST[3]
     assert max(x2 - x1, y2 - y1) >= 25.0 - 1e-6
+
+
+# --- near looks -----------------------------------------------------------------------------------------------------
+
+
+def test_a_near_window_is_the_box_and_a_share_of_its_longer_side():
+    assert NEAR_MARGIN == 0.2
+    assert near_window((150.0, 80.0, 200.0, 100.0), FIRST) == (140.0, 70.0, 210.0, 110.0)
+    assert near_window((150.0, 80.0, 200.0, 100.0), FIRST, margin=0.0) == (150.0, 80.0, 200.0, 100.0)
+    assert near_window((150.0, 80.0, 200.0, 100.0), FIRST, margin=0.12) == (144.0, 74.0, 206.0, 106.0)
+
+
+def test_a_near_window_is_cut_to_the_first():
+    assert near_window((90.0, 80.0, 200.0, 149.0), FIRST, margin=0.1) == (100.0, 69.0, 211.0, 150.0)
+    assert near_window((0.0, 0.0, 900.0, 900.0), FIRST) == FIRST
+
+
+def test_a_near_window_holds_the_pixels_of_marks():
+    box = (150.0, 80.0, 200.0, 100.0)
+    held = np.array([[120.5, 90.5], [160.5, 140.5]])  # of pixels (120, 90) and (160, 140)
+    assert near_window(box, FIRST, held) == (120.0, 70.0, 210.0, 141.0)
+    assert near_window(box, FIRST, np.array([[160.5, 90.5]])) == near_window(box, FIRST)
+    assert near_window(box, FIRST, np.empty((0, 2))) == near_window(box, FIRST)
+    assert near_window(box, FIRST, np.array([[20.5, 90.5]]))[0] == 100.0, "not beyond the first window"
+    assert all(isinstance(side, float) for side in near_window(box, FIRST, held))
+
+
+@pytest.mark.parametrize(
+    "box",
+    [
+        (400.0, 60.0, 500.0, 90.0),  # beyond the first
+        (90.0, 60.0, 100.5, 90.0),  # half a column of it is left
+        (200.0, 100.0, 200.0, 100.0),  # a point
+        (150.0, 100.0, 151.0, 100.2),
+    ],
+)
+def test_where_next_to_nothing_is_left_the_near_window_is_the_first(box):
+    assert near_window(box, FIRST, margin=0.0) == FIRST
+
+
+def test_marks_alone_make_a_window():
+    assert near_window((200.0, 100.0, 200.0, 100.0), FIRST, np.array([[200.5, 100.5], [220.5, 110.5]])) == (
+        *(200.0, 100.0),
+        *(221.0, 111.0),
+    )
+
+
+@given(
+    st.tuples(*(st.floats(-500, 500) for _ in range(4))),
+    st.lists(st.tuples(st.floats(100.5, 299.5), st.floats(50.5, 149.5)), max_size=4),
+)
+def test_a_near_window_lies_in_the_first_holds_its_marks_and_is_never_empty(sides, marks):
+    box = (min(sides[0], sides[2]), min(sides[1], sides[3]), max(sides[0], sides[2]), max(sides[1], sides[3]))
+    held = np.array(marks).reshape(-1, 2)
+    x1, y1, x2, y2 = near_window(box, FIRST, held)
+    assert FIRST[0] <= x1 < x2 <= FIRST[2] and FIRST[1] <= y1 < y2 <= FIRST[3] and min(x2 - x1, y2 - y1) >= 1
+    assert ((held >= (x1, y1)) & (held <= (x2, y2))).all()

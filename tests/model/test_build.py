@@ -17,6 +17,22 @@ def test_default_model_has_the_papers_56_9_million_parameters():
     assert round(counts["localisation net"] / 1e6, 2) == 17.11
 
 
+def test_a_finder_is_counted_and_built_for_the_models_grid_and_its_glance():
+    settings = replace(preset("salvit-lite0", "light"), input_size=96)
+    plain, finding = build_model(settings, None), build_model(replace(settings, finder=True), None)
+    before, after = count_parameters(plain), count_parameters(finding)
+    assert plain.finder is None and "finder" not in before
+    own = sum(parameter.numel() for parameter in finding.finder.parameters())
+    assert after == {**before, "finder": own, "total": before["total"] + own}
+    assert finding.finder.grid_hw == finding.encoder.grid_hw and not finding.finder.training
+    assert finding.finder.channels == finding.backbone.glance_channels == finding.backbone.channels
+
+
+def test_a_finder_is_for_salvit_alone():
+    with pytest.raises(ValueError, match=r"model\.finder is for salvit; protonet looks at pictures as they are"):
+        replace(preset("salvit-lite0", "light"), method="protonet", finder=True)
+
+
 def test_narrow_models_fit_two_cores():
     counts = count_parameters(build_model(preset("salvit-lite0", "narrow"), None))
     salvit = counts["SalViT blocks"] + counts["saliency embedding"] + counts["parameter generator"]

@@ -1,10 +1,16 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
+from salvit.model.build import build_model
+from salvit.model.certainty import Calibration
 from salvit.model.dynamic import DynamicDescriptor, DynamicLocator
-from salvit.model.locator import decode
+from salvit.model.filters import with_filters
+from salvit.model.locator import decode, decode_agreed, read_at
 from salvit.model.losses import multi_scale_loss
 from salvit.model.prototypes import example_shares
+from salvit.model.settings import preset
 
 GRID, SCALES = (10, 10), (4, 6)
 
@@ -146,3 +152,70 @@ def test_only_the_gain_learns_from_similarity():
     assert features.grad[:, :8].abs().max() > 0
     assert features.grad[:, 8:].abs().max() == 0
     assert descriptor.gain.grad[0].abs() > 0
+
+
+# --- the faster road ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [head, comparing_head])
+@pytest.mark.parametrize("is_filtered", [False, True])
+def test_a_search_says_what_reading_every_cell_and_the_locator_say(make, is_filtered):
+    descriptor, locator = make()
+    features, vectors = torch.randn(2, 8 + descriptor.compared, *GRID), torch.randn(3, 4, 8 + descriptor.compared)
+    weights = descriptor.weights(vectors, example_shares(torch.rand(3, 4) > 0.3))
+    torch.nn.init.normal_(descriptor.bias)
+    added = tuple(torch.randn(2, 4, size**2) for size in SCALES) if is_filtered else ()
+    looked = descriptor.look(features)
+    with torch.no_grad():
+        described = with_filters(descriptor.read(looked, weights), added)
+        whole, (scales, presence) = locator(described), descriptor.search(looked, weights, added)
+    torch.testing.assert_close(presence, described[..., -1, 0])
+    for one, other in zip(whole, scales, strict=True):
+        torch.testing.assert_close(other.logits, one.logits)
+        assert other.size == one.size
+        for cell in range(one.size**2):
+            cells = torch.full((2, 4), cell)
+            for first, second in zip(one.at(cells), other.at(cells), strict=True):
+                torch.testing.assert_close(first, second)
+    cells = torch.tensor([[0, 5, 9, 15], [3, 3, 12, 7]])  # each keypoint of each picture at a cell of its own
+    for first, second in zip(whole[0].at(cells), scales[0].at(cells), strict=True):
+        torch.testing.assert_close(first, second)
+    for way in (decode, decode_agreed):
+        first, second = way(whole, 140), way(scales, 140)
+        torch.testing.assert_close(first.points_input, second.points_input)
+        torch.testing.assert_close(first.covariances, second.covariances)
+    places = torch.randint(0, 12 * 12, (2, 4))
+    torch.testing.assert_close(
+        read_at(whole, places, 12, 140).points_input, read_at(scales, places, 12, 140).points_input
+    )
+
+
+CALIBRATION = Calibration(
+    temperature=2.75, spread=1.2, cell=0.1, radii=(0.7, 2.0, 3.7), right=(-0.9, 0.8, 0.8), presence=(0.0, 0.1, 0.2, 1.0)
+)
+
+
+@pytest.mark.parametrize("decoding", ["mean", "agreed", "gathered"])
+@pytest.mark.parametrize("is_calibrated", [False, True])
+@pytest.mark.parametrize("gain", [0.0, 3.0])
+def test_a_model_finds_by_a_search_what_it_finds_by_describing_every_cell(decoding, is_calibrated, gain):
+    torch.manual_seed(0)
+    settings = preset("salvit-lite0", "swift")
+    own = replace(settings.head, decoding=decoding, filter_gain=gain)
+    encoder = replace(settings.encoder, keeps_raw=True)
+    model = build_model(replace(settings, input_size=96, saliency="none", encoder=encoder, head=own), None)
+    model.calibration = CALIBRATION if is_calibrated else None
+    channels, side = model.encoder.channels, model.encoder.grid_hw[0]
+    features, vectors = torch.randn(3, channels, side, side), torch.randn(2, 4, channels)
+    mask = torch.tensor([[True, True, False, False], [True, False, True, False]])  # nobody has the last
+    filters = torch.randn(4, channels) if gain else None
+    with torch.no_grad():
+        asked = replace(model.ask(vectors, mask), filters=filters)
+        fast = model.find(asked, features)
+        looked = model.descriptor.look(features)
+        described = model.describe(asked, features, looked=looked)
+        slow = model.conclude(model.locator(described), model.presence(described), asked.shots)
+        again = model.find(asked, features, looked)
+    for found in (fast, again):
+        for name in ("points_input", "scores", "covariances", "presence"):
+            torch.testing.assert_close(getattr(found, name), getattr(slow, name), atol=1e-4, rtol=1e-4)

@@ -68,13 +68,12 @@ def test_answers_have_mean_0_and_deviation_1_and_a_keypoint_that_no_example_has_
 
 
 def test_answers_are_added_to_the_logits_alone():
-    maps = torch.zeros(2, 1, 4, 4)
-    maps[1] = 1.0
+    answers = tuple(torch.tensor([0.0, 1.0]).view(2, 1, 1).expand(2, 1, size**2) for size in (2, 3))
     described = torch.zeros(2, 1, 2 * 2 + 3 * 3 + 1, 9)
-    told = with_filters(described, maps, (2, 3))
+    told = with_filters(described, answers)
     assert torch.allclose(told[1, 0, :-1, 0], torch.ones(13)) and told.abs().sum() == pytest.approx(13)
     wanted = torch.tensor([[False], [True]])
-    assert torch.equal(with_filters(described[wanted][None], maps, (2, 3), wanted), told[wanted][None])
+    assert torch.equal(with_filters(described[wanted][None], answers, wanted), told[wanted][None])
 
 
 # --- in a detector --------------------------------------------------------------------------------------------------

@@ -81,6 +81,16 @@ class Backbone(nn.Module):
         """
         return []
 
+    @property
+    def glance_channels(self) -> int:
+        """Channels of what :meth:`glance` gives: the first of those that a whole pass gives."""
+        return self.channels
+
+    def glance(self, images: Tensor) -> Tokens:
+        """Tokens of a first look, for a finder: a whole pass, or a part of it that costs less."""
+        tokens: Tokens = self(images)
+        return tokens
+
     def begin(self, images: Tensor) -> Tensor:
         """Images as in ``forward`` to what the trainable parts start from; without such parts the images themselves."""
         return images

@@ -18,7 +18,7 @@ from torch.func import functional_call
 
 from salvit.backbones import Backbone
 from salvit.baselines.method import Method, check_head
-from salvit.model.answers import Asked, EpisodeOutput
+from salvit.model.answers import Asked, EpisodeOutput, marks_of
 from salvit.model.build import build_head
 from salvit.model.locator import ScaleOutput
 from salvit.model.losses import multi_scale_loss
@@ -94,7 +94,7 @@ class Adapting(Method):
     def learn(self, examples: Sequence[Example], encoded: Encoded | None = None) -> Pack:
         """As SalViT, and with the features and points to adapt to."""
         known = encoded or self.encode([example.image for example in examples])
-        _, points, mask = self.marks(examples)
+        _, points, mask = marks_of(examples, self.input_size)
         kept = {"features": known.features.cpu(), "points": points.float(), "mask": mask}
         extra = {f"{self.settings.method}.{name}": value for name, value in kept.items()}
         return replace(super().learn(examples, known), extra=extra)

@@ -23,6 +23,7 @@ from salvit.cli import (
     serve,
     suite,
     tables,
+    teach_finder,
     train,
     weights,
 )
@@ -43,6 +44,7 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("score")(evaluate.score)
 app.command("info")(info.info)
 app.command("train")(train.train)
+app.command("teach-finder")(teach_finder.teach_finder)
 app.command("calibrate")(calibrate.calibrate)
 app.command("compare")(compare.compare)
 app.command("tables")(tables.tables)

@@ -159,7 +159,7 @@ def _predict(
             detector, listed, encoded, about, out, saliency_of=saliency_of, transductive=transductive, track=track
         )
         return
-    mirrored = encode_mirrored(detector, listed, ways, saliency_of=saliency_of, track=track)
+    mirrored = encode_mirrored(detector, listed, ways, saliency_of=saliency_of, near=encoded.near, track=track)
     predict_list(
         detector, listed, encoded, about, out, transductive=transductive, ways=ways, mirrored=mirrored, track=track
     )

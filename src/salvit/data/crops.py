@@ -20,6 +20,8 @@ SALIENT = 0.5
 """A pixel of at least this saliency belongs to the object's window."""
 SALIENT_MARGIN = 0.1
 """The window of the salient pixels is widened on each side by this share of its longer side."""
+NEAR_MARGIN = 0.2
+"""A near look goes beyond the object's box by this share of its longer side, on each side."""
 ZOOM_MARGIN = 0.25
 """The window goes beyond the hull of the points by this share of its longer side, on each side."""
 ZOOM_LEAST = 0.25
@@ -92,6 +94,20 @@ def saliency_window(saliency: npt.NDArray[np.float32], image_hw: tuple[int, int]
     scale_y, scale_x = image_hw[0] / saliency.shape[0], image_hw[1] / saliency.shape[1]
     window = (columns[0] * scale_x, rows[0] * scale_y, (columns[-1] + 1) * scale_x, (rows[-1] + 1) * scale_y)
     return clip_window(grow_window(window, SALIENT_MARGIN), image_hw)
+
+
+def near_window(box: Window, outer: Window, held: FloatArray | None = None, *, margin: float = NEAR_MARGIN) -> Window:
+    """The window of a near look: the object's box and a margin, inside the window of the first look.
+
+    It is widened to hold the pixels of ``held`` (M, 2), edge coordinates, where there are any. Where next to nothing of
+    it is left, it is the first window itself.
+    """
+    x1, y1, x2, y2 = grow_window(box, margin)
+    if held is not None and len(held):
+        (left, top), (right, bottom) = held.min(0) - 0.5, held.max(0) + 0.5
+        x1, y1, x2, y2 = min(x1, left), min(y1, top), max(x2, right), max(y2, bottom)
+    x1, y1, x2, y2 = max(x1, outer[0]), max(y1, outer[1]), min(x2, outer[2]), min(y2, outer[3])
+    return (float(x1), float(y1), float(x2), float(y2)) if min(x2 - x1, y2 - y1) >= 1 else outer
 
 
 def zoom_window(points: FloatArray, outer: Window) -> Window:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,13 @@ import numpy as np
 
 from salvit.data.annotation_files import need_keys, read_json
 from salvit.data.augment import View, draw_view
-from salvit.data.crops import inner_window
+from salvit.data.crops import inner_window, near_window
 from salvit.data.episodes import DrawnRecords, Episode, EpisodePool, EpisodeSettings, SaliencyOf
 from salvit.data.images import image_hw as read_image_hw
 from salvit.data.occlude import Blocks, Occluder, Occlusion, sample_blocks
 from salvit.data.splits import Kind, Problem, Purpose, Role, check_allowed
+from salvit.data.views import select_keypoints
+from salvit.geometry import Window
 from salvit.types import Record
 
 SCHEMA = "salvit-frozen-list/1"
@@ -134,6 +136,8 @@ class FrozenList:
     occluder: Occluder | None = None
     probability: float = 0.0
     """Each query keypoint is hidden with this probability, where there is an occluder."""
+    near: dict[tuple[str, str], Window] = field(default_factory=dict)
+    """(record id, what hides which of its keypoints) → window of a near look, where a detector found the object."""
 
     def __len__(self) -> int:
         return len(self.values["episodes"])
@@ -148,21 +152,32 @@ class FrozenList:
         row = self.values["episodes"][index]
         names = tuple(self.values["keypoint_sets"][row["keypoints"]])
         occlusions = tuple(self._occlusion(record_id, names) for record_id in row["queries"])
+        hidden = zip(row["queries"], occlusions, strict=True)
         return Episode(
             row["kind"],
             row["species"],
             names,
-            tuple(self.view(record_id) for record_id in row["supports"]),
-            tuple(self.view(record_id) for record_id in row["queries"]),
+            tuple(self._holding(self.view(record_id), names) for record_id in row["supports"]),
+            tuple(self.view(record_id, "" if one is None else one.key) for record_id, one in hidden),
             pairs=self.problem.split.pairs,
             occlusions=occlusions if self.occluder is not None else (),
             seed=index,
         )
 
-    def view(self, record_id: str) -> View:
-        """The one view of a record."""
-        x1, y1, x2, y2 = self.values["records"][record_id]["window"]
+    def view(self, record_id: str, hidden: str = "") -> View:
+        """The one view of a record; its near window, where one was found in what ``hidden`` leaves to be seen."""
+        x1, y1, x2, y2 = self.near.get((record_id, hidden)) or self.values["records"][record_id]["window"]
         return View(self.records[record_id], (x1, y1, x2, y2))
+
+    def _holding(self, view: View, names: tuple[str, ...]) -> View:
+        """A support, its near window widened to hold its marks: those that the list's own window holds."""
+        if not self.near:
+            return view
+        x1, y1, x2, y2 = self.values["records"][view.record.id]["window"]
+        points, visible = select_keypoints(view.record, names)
+        edges = points[visible] + 0.5
+        edges = edges[((edges >= (x1, y1)) & (edges <= (x2, y2))).all(-1)]
+        return View(view.record, near_window(view.window, (x1, y1, x2, y2), edges, margin=0.0))
 
     def blocks(self, record_id: str, names: tuple[str, ...]) -> Blocks:
         """The blocks of some keypoints of a record."""

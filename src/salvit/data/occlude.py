@@ -61,6 +61,11 @@ class Occlusion:
     seed: int
     """Chooses where pieces of background come from."""
 
+    @property
+    def key(self) -> str:
+        """Tells views of one record apart by what hides it and where; empty where nothing does."""
+        return f"{self.occluder} {np.round(self.boxes, 2).tolist()}" if len(self.boxes) else ""
+
 
 def sample_blocks(
     points_image: FloatArray,

@@ -5,12 +5,17 @@ Letters: K shots · Q queries · N keypoints · D channels · H, W cells · T bl
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+import torch
 from torch import Tensor
 
+from salvit.geometry import is_inside
 from salvit.model.dynamic import Weights
 from salvit.model.locator import ScaleOutput
+from salvit.types import Example
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,3 +44,19 @@ class Asked:
     """Of the dynamic head: the mean of those that each example makes."""
     filters: Tensor | None = field(default=None, kw_only=True)
     """(N, D), where ``head.filter_gain`` asks for them."""
+
+
+def marks_of(examples: Sequence[Example], input_size: int) -> tuple[tuple[str, ...], Tensor, Tensor]:
+    """All names of K examples, points (K, N, 2) in the input and mask (K, N); what is not marked is at 0."""
+    names = tuple(dict.fromkeys(name for example in examples for name in example.names))
+    if not names:
+        raise ValueError("no keypoint is marked in any example; mark at least one")
+    points = np.zeros((len(examples), len(names), 2))
+    mask = np.zeros((len(examples), len(names)), dtype=bool)
+    for k, example in enumerate(examples):
+        columns = [names.index(name) for name in example.names]
+        points[k, columns] = example.points_input
+        inside = is_inside(example.points_input, (input_size, input_size))
+        mask[k, columns] = np.asarray(example.visible, dtype=bool) & inside
+    points = np.where(mask[..., None], points, 0.0)
+    return names, torch.from_numpy(points), torch.from_numpy(mask)

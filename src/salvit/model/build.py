@@ -8,6 +8,7 @@ from salvit.backbones import Backbone, build_backbone
 from salvit.model.detector import SalViT
 from salvit.model.dynamic import DynamicDescriptor, DynamicLocator
 from salvit.model.encoder import Encoder
+from salvit.model.finder import Finder
 from salvit.model.locator import Locator
 from salvit.model.modulation import DescriptorNet
 from salvit.model.own_saliency import TaughtPrior
@@ -32,7 +33,14 @@ def build_model(settings: ModelSettings, backbone_weights: str | Path | None = "
     )
     is_taught = settings.saliency == "learned" and settings.backbone.trained_blocks > 0 and encoder.uses_saliency
     prior = TaughtPrior(backbone.channels) if is_taught else None
-    return SalViT(settings, backbone, encoder, *build_head(settings, encoder), prior)
+    model = SalViT(settings, backbone, encoder, *build_head(settings, encoder), prior)
+    model.finder = build_finder(model).eval() if settings.finder else None
+    return model
+
+
+def build_finder(model: SalViT) -> Finder:
+    """A finder for a model's grid and the tokens of its glance, untrained."""
+    return Finder(model.backbone.glance_channels, model.encoder.grid_hw)
 
 
 def build_trunk(settings: ModelSettings, backbone_weights: str | Path | None = "pretrained") -> Backbone:
@@ -93,6 +101,8 @@ def count_parameters(model: SalViT) -> dict[str, int]:
     counts["localisation net"] = _count(model.locator)
     if model.prior is not None:
         counts["taught prior"] = _count(model.prior)
+    if model.finder is not None:
+        counts["finder"] = _count(model.finder)
     counts["total"] = _count(model)
     return counts
 

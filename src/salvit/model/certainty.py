@@ -82,6 +82,7 @@ def calibrated(
     calibration: Calibration,
     input_size: int,
     shots: Tensor | None = None,
+    fused: Tensor | None = None,
 ) -> Located:
     """The same points with a covariance, a score and a presence that mean what they say.
 
@@ -92,10 +93,12 @@ def calibrated(
         input_size: l0.
         shots: (N,) how many examples have each keypoint; those that none has do not tell the object's size. None: one
             each.
+        fused: (Q, N, s, s) what :func:`fused_logits` made of ``scales``, where it did.
     """
     known = None if shots is None else shots > 0
     examples = torch.ones(()).to(located.scores) if shots is None else shots.to(located.scores)
-    evidence = gather_evidence(fused_logits(scales) / calibration.temperature, located.points_input, input_size, known)
+    logits = fused_logits(scales) if fused is None else fused
+    evidence = gather_evidence(logits / calibration.temperature, located.points_input, input_size, known)
     own = None if located.presence is None else located.presence.clamp(SURE, 1 - SURE).logit()
     presence = presence_log_odds(calibration, evidence, map_height(scales), own)
     return replace(

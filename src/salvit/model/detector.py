@@ -21,17 +21,19 @@ import salvit
 from salvit.backbones import Backbone, Tokens
 from salvit.backbones.batch_norm import set_batch_norm
 from salvit.backbones.files import hash_weights
-from salvit.geometry import Fit, input_to_grid, is_inside
-from salvit.model.answers import Asked, EpisodeOutput
+from salvit.geometry import Fit, input_to_grid
+from salvit.model.answers import Asked, EpisodeOutput, marks_of
 from salvit.model.certainty import Calibration, calibrated
 from salvit.model.dynamic import DynamicDescriptor, DynamicLocator
 from salvit.model.encoder import Encoder, EncoderInput, EncoderOutput
 from salvit.model.filters import MOMENTS, filter_maps, ridge_filters, token_moments, with_filters
+from salvit.model.finder import Finder
 from salvit.model.gathered import decode_gathered
-from salvit.model.locator import Located, Locator, ScaleOutput, decode, decode_agreed, join_located
+from salvit.model.locator import Located, Locator, ScaleOutput, decode, decode_agreed, fused_logits, join_located
 from salvit.model.modulation import DescriptorNet
 from salvit.model.own_saliency import TaughtPrior, attentive_saliency, learned_saliency
 from salvit.model.prototypes import example_shares, gaussian_pooling, pooling_sigma, prototypes
+from salvit.model.resampling import at_cells
 from salvit.model.saliency_mask import downscale
 from salvit.model.settings import Decoding, ModelSettings
 from salvit.model.spatial import SpatialDescriptor, SpatialLocator
@@ -57,6 +59,7 @@ class SalViT(nn.Module):
         self.settings, self.name, self.input_size = settings, settings.name, settings.input_size
         self.backbone, self.encoder, self.descriptor, self.locator = backbone, encoder, descriptor, locator
         self.prior = prior
+        self.finder: Finder | None = None  # set where the settings ask for one (build_finder)
         self._sigma = pooling_sigma(settings.head.pooling_sigma, settings.input_size, backbone.stride)
         self._widest = settings.head.channels
         self.calibration: Calibration | None = None
@@ -80,6 +83,11 @@ class SalViT(nn.Module):
         elif saliency is None and self.makes_saliency:
             saliency = learned_saliency(tokens, images) if self.prior is None else self.prior(raw, images)
         return EncoderInput(raw, images, saliency)
+
+    @torch.no_grad()
+    def glance(self, images: Tensor) -> Tensor:
+        """What a finder reads of RGB images (B, 3, S, S): raw tokens (B, C, H, W), of all or a part of the backbone."""
+        return self.backbone.glance(images).joined(normalise=self.settings.backbone.is_normalised)
 
     @property
     def makes_saliency(self) -> bool:
@@ -119,16 +127,20 @@ class SalViT(nn.Module):
             assert asked.weights is not None
             looked = self.descriptor.look(features) if looked is None else looked
             cells = self.descriptor.read(looked, asked.weights, wanted)
-            if asked.filters is None:
-                return cells
-            maps = self.settings.head.filter_gain * filter_maps(asked.filters, features)
-            return with_filters(cells, maps, self.descriptor.sizes, wanted)
+            return with_filters(cells, self._answers(asked.filters, features), wanted)
         described: Tensor = self.descriptor(features, asked.prototypes, wanted)
         return described
 
     def search(self, asked: Asked, features: Tensor) -> tuple[ScaleOutput, ...]:
         """Modulate, describe, locate: query features (Q, D, H, W) -> branches of every scale."""
         return self.locator(self.describe(asked, features))  # type: ignore[no-any-return]
+
+    def _answers(self, filters: Tensor | None, features: Tensor) -> tuple[Tensor, ...]:
+        """What filters add to the logits of each scale, if any: (N, D), (Q, D, H, W) -> (Q, N, S²) each."""
+        if filters is None:
+            return ()
+        maps = self.settings.head.filter_gain * filter_maps(filters, features)
+        return tuple(at_cells(maps, size) for size in self.settings.head.scales)
 
     def search_at(
         self, prototypes: Tensor, picks: Tensor, features: Tensor, wanted: Tensor, points_input: Tensor
@@ -145,6 +157,10 @@ class SalViT(nn.Module):
 
     def find(self, asked: Asked, features: Tensor, looked: Tensor | None = None) -> Located:
         """What :meth:`search` says, :meth:`concluded <conclude>`; ``looked`` as in :meth:`describe`."""
+        if asked.weights is not None and isinstance(self.descriptor, DynamicDescriptor):
+            looked = self.descriptor.look(features) if looked is None else looked
+            scales, told = self.descriptor.search(looked, asked.weights, self._answers(asked.filters, features))
+            return self.conclude(scales, told if self.settings.head.presence else None, asked.shots)
         described = self.describe(asked, features, looked=looked)
         logits = self.presence(described)
         if self.settings.head.decoding != "mean" or self.calibration is not None:
@@ -160,12 +176,14 @@ class SalViT(nn.Module):
         self, scales: tuple[ScaleOutput, ...], presence: Tensor | None = None, shots: Tensor | None = None
     ) -> Located:
         """Branches of every scale and logits of presence (Q, N) to places, calibrated where the model was."""
-        located = self.decode(scales, None if shots is None else shots > 0)
+        known = None if shots is None else shots > 0
+        fused = None if self.settings.head.decoding == "mean" else fused_logits(scales)
+        located = self.decode(scales, known, fused)
         if presence is not None:
             located = replace(located, presence=presence.sigmoid())
         if self.calibration is None:
             return located
-        return calibrated(located, scales, self.calibration, self.input_size, shots)
+        return calibrated(located, scales, self.calibration, self.input_size, shots, fused)
 
     def decoded_by(self, decoding: Decoding) -> SalViT:
         """The same weights, places found in another way; calibrated no more, as that was fitted to the old one."""
@@ -176,13 +194,15 @@ class SalViT(nn.Module):
         other.calibration = None
         return other
 
-    def decode(self, scales: tuple[ScaleOutput, ...], known: Tensor | None = None) -> Located:
-        """Branches of every scale to places; ``known`` (N,): keypoints that some example has, None: all."""
+    def decode(
+        self, scales: tuple[ScaleOutput, ...], known: Tensor | None = None, fused: Tensor | None = None
+    ) -> Located:
+        """Branches of every scale, fused where they were, to places; ``known`` (N,): some example has it, None: all."""
         match self.settings.head.decoding:
             case "gathered":
-                return decode_gathered(scales, self.input_size, known)
+                return decode_gathered(scales, self.input_size, known, fused)
             case "agreed":
-                return decode_agreed(scales, self.input_size)
+                return decode_agreed(scales, self.input_size, fused)
         return decode(scales, self.input_size)
 
     def forward(
@@ -250,7 +270,7 @@ class SalViT(nn.Module):
 
         ``encoded`` are the same pictures, where they were encoded before.
         """
-        names, points, mask = self.marks(examples)
+        names, points, mask = marks_of(examples, self.input_size)
         features = (encoded or self.encode([example.image for example in examples])).features
         vectors = self.represent(features, points.to(features)).cpu()
         kept = torch.where(mask[..., None], vectors, torch.zeros_like(vectors))
@@ -339,21 +359,6 @@ class SalViT(nn.Module):
             raise ValueError(f"{len(given)} of {len(images)} images have saliency; expected all or none in one batch")
         saliency = torch.from_numpy(np.stack(given)).to(self.device, torch.float32) if given else None
         return pixels.permute(0, 3, 1, 2).float() / 255.0, saliency
-
-    def marks(self, examples: Sequence[Example]) -> tuple[tuple[str, ...], Tensor, Tensor]:
-        """All names of K examples, points (K, N, 2) in the input and mask (K, N); what is not marked is at 0."""
-        names = tuple(dict.fromkeys(name for example in examples for name in example.names))
-        if not names:
-            raise ValueError("no keypoint is marked in any example; mark at least one")
-        points = np.zeros((len(examples), len(names), 2))
-        mask = np.zeros((len(examples), len(names)), dtype=bool)
-        for k, example in enumerate(examples):
-            columns = [names.index(name) for name in example.names]
-            points[k, columns] = example.points_input
-            inside = is_inside(example.points_input, (self.input_size, self.input_size))
-            mask[k, columns] = np.asarray(example.visible, dtype=bool) & inside
-        points = np.where(mask[..., None], points, 0.0)
-        return names, torch.from_numpy(points), torch.from_numpy(mask)
 
     def asked(self, pack: Pack) -> Asked:
         """What a pack asks for; that of the last pack is kept, as many pictures may be searched with it one by one."""

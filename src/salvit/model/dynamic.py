@@ -34,6 +34,29 @@ class Weights:
     """(S, N, R) of length 1: what raw tokens are compared with; R = 0 where none are compared."""
 
 
+@dataclass(frozen=True, slots=True)
+class UnreadScale(ScaleOutput):
+    """A scale of which only the logits were read: offsets and latents are read where they are asked for.
+
+    They are eight of a cell's nine numbers, and inference looks at them in one cell of each keypoint.
+    """
+
+    seen: Tensor
+    """(Q, S², m) the picture's map."""
+    reads: Tensor
+    """(N, 2 + 2V, m)."""
+    bias: Tensor
+    """(2 + 2V,)."""
+
+    def at(self, cells: Tensor) -> tuple[Tensor, Tensor]:
+        """As :meth:`ScaleOutput.at`."""
+        there = self.seen.gather(1, cells[..., None].expand(-1, -1, self.seen.shape[-1]))  # (Q, N, m)
+        offsets, latents = (torch.einsum("qnm,nbm->qnb", there, self.reads) + self.bias).split_with_sizes(
+            [2, len(self.bias) - 2], dim=-1
+        )
+        return torch.tanh(offsets), latents.unflatten(-1, (2, -1))
+
+
 class DynamicDescriptor(nn.Module):
     """𝓜 and 𝓓 at once: the picture's map, resampled to each scale, times weights made from the prototype.
 
@@ -100,18 +123,44 @@ class DynamicDescriptor(nn.Module):
 
         The last cell's first number is the logit of presence.
         """
-        directions = weights.directions
         *rows, pooled = looked.split([*(size * size for size in self.sizes), 2], dim=1)
         cells = []
         for number, seen in enumerate(rows):  # (Q, S², m + R)
-            reads = weights.reads[0, :, number]  # (N, 3 + 2V, m)
-            compares = directions[0] if self.gain is None else self.gain[number] * directions[0]  # (N, R)
-            logits = (seen @ torch.cat([reads[:, 0], compares], dim=1).T).transpose(1, 2)  # (Q, N, S²)
-            branches = torch.einsum("qcm,nbm->qncb", seen[..., : self.channels], reads[:, 1:])
+            logits = self._logits(seen, weights, number)
+            branches = torch.einsum("qcm,nbm->qncb", seen[..., : self.channels], weights.reads[0, :, number, 1:])
             cells.append(torch.cat([logits[..., None], branches], dim=-1) + self.bias[number])
-        presence = pooled[..., : self.channels].flatten(1) @ weights.presence[0].T  # (Q, N)
+        presence = self._presence(pooled, weights)
         described = torch.cat([*cells, F.pad(presence[..., None, None], (0, self.outputs - 1))], dim=2)
         return described if wanted is None else described[wanted][None]
+
+    def search(
+        self, looked: Tensor, weights: Weights, added: tuple[Tensor, ...] = ()
+    ) -> tuple[tuple[ScaleOutput, ...], Tensor]:
+        """What :meth:`read` and the locator give, offsets and latents unread; and logits of presence (Q, N).
+
+        ``added`` (Q, N, S²) of each scale counts in the logits too.
+        """
+        *rows, pooled = looked.split([*(size * size for size in self.sizes), 2], dim=1)
+        empty, scales = looked.new_empty(0), []
+        for number, seen in enumerate(rows):
+            logits = self._logits(seen, weights, number) + self.bias[number, 0]
+            logits = logits + added[number] if added else logits
+            branches = weights.reads[0, :, number, 1:]
+            scales.append(
+                UnreadScale(logits, empty, empty, seen[..., : self.channels], branches, self.bias[number, 1:])
+            )
+        return tuple(scales), self._presence(pooled, weights)
+
+    def _logits(self, seen: Tensor, weights: Weights, number: int) -> Tensor:
+        """Logits of one scale, without their bias: (Q, S², m + R) -> (Q, N, S²)."""
+        directions = weights.directions[0]
+        compares = directions if self.gain is None else self.gain[number] * directions  # (N, R)
+        reads = torch.cat([weights.reads[0, :, number, 0], compares], dim=1)
+        return (seen @ reads.T).transpose(1, 2)
+
+    def _presence(self, pooled: Tensor, weights: Weights) -> Tensor:
+        """Logits of presence: (Q, 2, m + R) -> (Q, N)."""
+        return pooled[..., : self.channels].flatten(1) @ weights.presence[0].T
 
     def at_places(
         self,

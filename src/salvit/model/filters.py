@@ -17,8 +17,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from salvit.model.resampling import at_cells
-
 MOMENTS = "salvit.moments"
 """What a pack calls the sums that filters are made from."""
 RIDGE = 1.0
@@ -66,11 +64,13 @@ def filter_maps(filters: Tensor, features: Tensor) -> Tensor:
     return standard.view(*standard.shape[:2], *features.shape[-2:])
 
 
-def with_filters(described: Tensor, maps: Tensor, sizes: tuple[int, ...], wanted: Tensor | None = None) -> Tensor:
+def with_filters(described: Tensor, answers: tuple[Tensor, ...], wanted: Tensor | None = None) -> Tensor:
     """What the dynamic head says of cells, the answers added to its logits.
 
-    Shapes: described (Q, N, Σ S² + 1, 3 + 2V) or (1, P, …) of wanted pairs (Q, N), maps (Q, N, H, W).
+    Shapes: described (Q, N, Σ S² + 1, 3 + 2V) or (1, P, …) of wanted pairs (Q, N), answers (Q, N, S²) of each scale.
     """
-    added = torch.cat([at_cells(maps, size) for size in sizes], dim=2)  # (Q, N, Σ S²)
+    if not answers:
+        return described
+    added = torch.cat(answers, dim=2)  # (Q, N, Σ S²)
     added = added if wanted is None else added[wanted][None]
     return described + F.pad(added[..., None], (0, described.shape[-1] - 1, 0, 1))

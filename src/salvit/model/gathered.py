@@ -21,20 +21,25 @@ NARROWED = 0.7
 """The window of the last steps over w."""
 STEPS = 3
 """Of the mean shift."""
+LEAST = 1e-12
+"""Smaller factors count nothing: products of them are too small for a float's usual form, and slow."""
 
 
-def decode_gathered(scales: tuple[ScaleOutput, ...], input_size: int, known: Tensor | None = None) -> Located:
+def decode_gathered(
+    scales: tuple[ScaleOutput, ...], input_size: int, known: Tensor | None = None, fused: Tensor | None = None
+) -> Located:
     """As :func:`~salvit.model.locator.decode_agreed`, at the place that most of the map gathers round.
 
         P ∝ Π_S P^(S) ^ (1 / N_S),   place = argmax (P ∗ Gauss_w),   w = 0.3 · extent of the object
 
     then, as a mean shift, the point is a few times the mean of P under a narrower window about it. Score and
     covariance are what the scales say at the place. Choice: w is at least one cell of the lattice.
-    Shapes: logits (Q, N, S²) each, known (N,): keypoints that tell the object's extent, None: all -> points (Q, N, 2).
+    Shapes: logits (Q, N, S²) each, known (N,): keypoints that tell the object's extent, None: all, fused
+    (Q, N, s, s), where :func:`fused_logits` was asked before -> points (Q, N, 2).
     """
-    total = fused_logits(scales)
+    total = fused_logits(scales) if fused is None else fused
     side = total.shape[-1]
-    probability = (total.flatten(-2) / len(scales)).softmax(-1).view_as(total)
+    probability = _counted((total.flatten(-2) / len(scales)).softmax(-1)).view_as(total)
     width = _window(probability, input_size, known)
     places = _gather(probability, width, input_size).flatten(-2).argmax(-1)  # (Q, N)
     line = lattice_line(side, input_size, probability)
@@ -55,9 +60,10 @@ def _window(probability: Tensor, input_size: int, known: Tensor | None) -> Tenso
 def _gather(probability: Tensor, width: Tensor, input_size: int) -> Tensor:
     """P ∗ Gauss_w on the lattice: (Q, N, s, s), (Q,) -> (Q, N, s, s)."""
     line = lattice_line(probability.shape[-1], input_size, probability)
-    kernel = _gauss(line[:, None] - line, width[:, None, None])[:, None]  # (Q, 1, s, s)
-    gathered: Tensor = kernel @ probability @ kernel
-    return gathered
+    kernel = _gauss(line[:, None] - line, width[:, None, None])  # (Q, s, s), symmetric
+    for _ in range(2):  # along rows, then, turned over, along columns: one product for all keypoints of a picture
+        probability = (probability.flatten(1, 2) @ kernel).view_as(probability).transpose(-2, -1)
+    return probability
 
 
 def _mean_near(probability: Tensor, points: Tensor, width: Tensor, line: Tensor) -> Tensor:
@@ -69,4 +75,9 @@ def _mean_near(probability: Tensor, points: Tensor, width: Tensor, line: Tensor)
 
 
 def _gauss(distance: Tensor, width: Tensor) -> Tensor:
-    return torch.exp(-distance.square() / (2 * width.square()))
+    return _counted(torch.exp(-distance.square() / (2 * width.square())))
+
+
+def _counted(factors: Tensor) -> Tensor:
+    """Factors that count, others 0."""
+    return factors.where(factors > LEAST, 0.0)

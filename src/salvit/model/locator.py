@@ -45,6 +45,10 @@ class ScaleOutput:
         """P = softmax over all cells: (Q, N, S²)."""
         return self.logits.softmax(-1)
 
+    def at(self, cells: Tensor) -> tuple[Tensor, Tensor]:
+        """Offsets (Q, N, 2) and latents (Q, N, 2, V) at one cell of each keypoint (Q, N)."""
+        return at_cell(self.offsets, cells), at_cell(self.latents, cells)
+
 
 @dataclass(frozen=True, slots=True)
 class Located:
@@ -190,13 +194,14 @@ def decode(scales: tuple[ScaleOutput, ...], input_size: int) -> Located:
     points, scores, covariances = [], [], []
     for scale in scales:
         best, cells = scale.probabilities.max(-1)  # (Q, N)
-        points.append(decode_scale(cells, at_cell(scale.offsets, cells), input_size, scale.size))
+        offsets, latents = scale.at(cells)
+        points.append(decode_scale(cells, offsets, input_size, scale.size))
         scores.append(best)
-        covariances.append(covariance(at_cell(scale.latents, cells)) * (input_size / scale.size) ** 2 / 4)
+        covariances.append(covariance(latents) * (input_size / scale.size) ** 2 / 4)
     return Located(torch.stack(points).mean(0), torch.stack(scores).mean(0), torch.stack(covariances).mean(0))
 
 
-def decode_agreed(scales: tuple[ScaleOutput, ...], input_size: int) -> Located:
+def decode_agreed(scales: tuple[ScaleOutput, ...], input_size: int, fused: Tensor | None = None) -> Located:
     """As :func:`decode`, but the scales first agree on a place (ours, not the paper's).
 
         place = argmax of the fused map (:func:`fused_logits`)
@@ -204,7 +209,7 @@ def decode_agreed(scales: tuple[ScaleOutput, ...], input_size: int) -> Located:
     and every scale reads its cell g, offset and covariance there. Where the scales' own winners lie apart, the paper's
     mean of them is a point that no scale meant.
     """
-    total = fused_logits(scales)
+    total = fused_logits(scales) if fused is None else fused
     return read_at(scales, total.flatten(-2).argmax(-1), total.shape[-1], input_size)
 
 
@@ -228,9 +233,10 @@ def read_at(scales: tuple[ScaleOutput, ...], places: Tensor, side: int, input_si
     for scale in scales:
         step = side // scale.size
         cells = (places // side // step) * scale.size + places % side // step  # (Q, N)
-        points.append(decode_scale(cells, at_cell(scale.offsets, cells), input_size, scale.size))
+        offsets, latents = scale.at(cells)
+        points.append(decode_scale(cells, offsets, input_size, scale.size))
         scores.append(at_cell(scale.probabilities, cells))
-        covariances.append(covariance(at_cell(scale.latents, cells)) * (input_size / scale.size) ** 2 / 4)
+        covariances.append(covariance(latents) * (input_size / scale.size) ** 2 / 4)
     return Located(torch.stack(points).mean(0), torch.stack(scores).mean(0), torch.stack(covariances).mean(0))
 
 

@@ -174,6 +174,8 @@ class ModelSettings:
     morphology: MorphologySettings = field(default_factory=MorphologySettings)
     encoder: EncoderSettings = field(default_factory=EncoderSettings)
     head: HeadSettings = field(default_factory=HeadSettings)
+    finder: bool = False
+    """Ours: the object's box is learnt beside (finder.py), and pictures are looked at near it."""
 
     def __post_init__(self) -> None:
         if self.saliency == "attentiveness" and self.backbone.name not in ("dino-s16", "dinov2-s14"):
@@ -186,6 +188,8 @@ class ModelSettings:
             raise ValueError("head.raw_gain is for encoder.keeps_raw = true")
         if self.head.filter_gain and self.method != "salvit":
             raise ValueError(f"head.filter_gain is for salvit; {self.method} looks at its queries in its own way")
+        if self.finder and self.method != "salvit":
+            raise ValueError(f"model.finder is for salvit; {self.method} looks at pictures as they are")
         if self.reweight and (self.method == "salvit" or self.saliency == "none"):
             raise ValueError("model.reweight is for a compared method (model.method) that has a saliency")
 

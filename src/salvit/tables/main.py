@@ -11,10 +11,8 @@ from salvit.tables.rows import LISTS, Ask, Block, Cell, Figure, Group, Line, Met
 from salvit.transductive import TransductiveSettings
 
 LITE0 = Model("salvit-lite0-swift", "animal_pose-lite0-swift")
-MUON = Model("salvit-lite0-muon", "animal_pose-lite0-muon")
-"""The same, trained by orthogonal steps."""
-TUNED = Model("salvit-lite0-tuned", "animal_pose-lite0-tuned")
-"""Lite0 whose last blocks are trained too."""
+NEAR = Model("salvit-lite0-near", "animal_pose-near")
+"""The same with its last blocks trained, orthogonal steps, filters and a finder."""
 STUDY = Model("study-lite0", "study-lite0")
 """What studies on Lite0 are compared with: the same at their smaller budget."""
 DINOV2 = Model("salvit-dinov2-light", "animal_pose-dinov2")
@@ -114,10 +112,8 @@ def _default_group(shots: int) -> Group:
             Line("Lite0, swift", LITE0, everywhere(plain, every)),
             Line("Lite0, swift, gathered", LITE0, everywhere(replace(plain, decoding="gathered"), every)),
             Line("Lite0, swift, gathered, both ways", LITE0, everywhere(best, every)),
-            Line("Lite0, Muon", MUON, everywhere(plain, every)),
-            Line("Lite0, Muon, gathered, both ways", MUON, everywhere(best, every)),
-            Line("Lite0, tuned", TUNED, everywhere(plain, every)),
-            Line("Lite0, tuned, gathered, both ways", TUNED, everywhere(best, every)),
+            Line("Lite0, near", NEAR, everywhere(plain, every)),
+            Line("Lite0, near, both ways", NEAR, everywhere(replace(plain, ways="both"), every)),
             Line("Lite0 and DINOv2 joined, swift", JOINED, everywhere(plain, ("cow", "cat", "cub"))),
             Line("ResNet-50, light", resnet50, everywhere(plain)),
             Line("ResNet-50, swift", RESNET50, everywhere(plain, ("cow",))),
@@ -137,8 +133,8 @@ def _refined_group(shots: int) -> Group:
             Line(FULL, DEFAULT, everywhere(refined)),
             Line("Lite0, swift, +T", LITE0, everywhere(refined, every)),
             Line("Lite0, swift, +T, gathered, both ways", LITE0, everywhere(refined_best, every)),
-            Line("Lite0, tuned, +T", TUNED, everywhere(refined, every)),
-            Line("Lite0, tuned, +T, gathered, both ways", TUNED, everywhere(refined_best, every)),
+            Line("Lite0, near, +T", NEAR, everywhere(refined, every)),
+            Line("Lite0, near, +T, both ways", NEAR, everywhere(replace(refined, ways="both"), every)),
             Line("DINOv2, light, +T", DINOV2, everywhere(refined, ("cow", "cat", "cub"))),
         ),
         "SalViT (default)+T",

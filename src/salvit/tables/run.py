@@ -236,7 +236,7 @@ class _Evaluation:
         if ask.zoom:
             predict_zoomed(detector, listed, encoded, about, path, transductive=ask.transductive, **shown)  # type: ignore[arg-type]
             return
-        mirrored = encode_mirrored(detector, listed, ask.ways, **shown)  # type: ignore[arg-type]
+        mirrored = encode_mirrored(detector, listed, ask.ways, near=encoded.near, **shown)  # type: ignore[arg-type]
         predict_list(
             detector,
             listed,

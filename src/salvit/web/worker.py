@@ -7,6 +7,7 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from itertools import islice
 from typing import Any, TypeVar
 
 from salvit.projects import Project, Shot, Target, stamps_of
@@ -143,7 +144,7 @@ class Worker:
             if first.image == self._screen:
                 return [target for target in same if target.image == first.image][:ENCODE_TOGETHER]
             return [target for target in same if not self._engine.has(target)][:ENCODE_TOGETHER]
-        return [target for target in same if self._engine.has(target)][:LOCATE_TOGETHER]
+        return list(islice((target for target in same if self._engine.has(target)), LOCATE_TOGETHER))
 
     def _find(self, targets: Sequence[Target], shots: Sequence[Shot], stamps: dict[int, str]) -> None:
         wanted = targets[0].keypoints
