@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 from salvit.cli.train import roots_of
 from salvit.data.creatures import KEYPOINTS, write_creatures
 from salvit.data.episodes import EpisodePool, EpisodeSettings
+from salvit.features import open_cache
 from salvit.recipes import read_recipe
 from salvit.sources import MixedEpisodes, Sources, open_problems
 from salvit.train import dev_of_all, train
@@ -121,11 +122,29 @@ def test_all_keypoints_are_drawn_and_report_species_stay_unseen(problems):
 def test_sources_mix_the_sets_and_look_at_the_dev_of_each(recipe, problems, model):
     sources = Sources(recipe, problems, model, None, pass_on)
     assert {name: set(kinds) for name, kinds in sources.dev.items()} == {"creatures": {"base"}, "coco": {"base"}}
-    counts = {sources.train.load(index).num_real for index in range(12)}
+    counts = {sources.train.load(index).num_real for index in range(8)}
     assert counts == {len(KEYPOINTS)}  # the COCO file has the same names
     figures = dev_of_all(model, sources.dev, 2)
     assert set(figures) == {"creatures", "coco", "harmonic"}
     assert figures["harmonic"] == pytest.approx((figures["creatures"] + figures["coco"]) / 2, abs=1e-3)
+
+
+def test_only_the_records_that_the_episodes_show_are_cached(recipe, problems, model, monkeypatch):
+    asked = {}
+
+    def watch(model, problem, records, shown, **more):
+        asked.setdefault((problem.name, shown.augment is not None), {record.id for record in records})
+        return open_cache(model, problem, records, shown, **more)
+
+    monkeypatch.setattr("salvit.sources.open_cache", watch)
+    short = replace(recipe, train=replace(recipe.train, episodes=2, shots=(1, 1), queries=2))
+    sources = Sources(short, problems, model, None, pass_on)
+    cached = [len(asked.get((problem.name, True), ())) for problem in problems]
+    assert 3 <= sum(cached) <= 6 < len(problems[0].records["train"])
+    for index in range(2):
+        sources.train.load(index)  # all that they show is there
+    dev = {record.id for record in problems[0].records["dev"]}
+    assert asked["creatures", False] == dev
 
 
 def test_a_problem_without_dev_is_passed_over(recipe, problems, model):

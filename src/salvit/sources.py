@@ -17,11 +17,19 @@ from salvit.data.creatures import SPECIES, write_creatures
 from salvit.data.episodes import EpisodePool, EpisodeSettings
 from salvit.data.loading import LoadSettings
 from salvit.data.splits import Kind, Problem, Purpose, Role, open_problem, with_all_keypoints
-from salvit.episode_tensors import CachedEpisodes, EpisodeSource, EpisodeTensors, FreshEpisodes, PairSettings
+from salvit.episode_tensors import (
+    CachedEpisodes,
+    EpisodeSource,
+    EpisodeTensors,
+    FreshEpisodes,
+    PairSettings,
+    rng_of_episode,
+)
 from salvit.features import SaliencyOf, Track, ViewSettings, open_cache
 from salvit.masked_views import CachedMasker, FreshMasker, Masker, open_masked_tokens
 from salvit.model.detector import SalViT
 from salvit.recipes import DataSettings, Recipe
+from salvit.types import Record
 
 _CREATURES_HW = (288, 384)
 """Size of drawn pictures: that of the copies of real ones which were at hand."""
@@ -64,17 +72,21 @@ def _drawn_creatures(pictures: int) -> Path:
     return folder
 
 
+def choose_source(weights: Sequence[float], seed: int, index: int) -> int:
+    """The number of the source that episode ``index`` comes from: each has the chance that its weight gives it."""
+    rng = np.random.default_rng(np.random.SeedSequence([seed, index], spawn_key=(_MIXING,)))
+    return int(rng.choice(len(weights), p=np.array(weights, dtype=np.float64) / sum(weights)))
+
+
 class MixedEpisodes:
     """Episodes of several sources; each is drawn with the chance that its weight gives it."""
 
     def __init__(self, sources: Sequence[EpisodeSource], weights: Sequence[float], seed: int) -> None:
-        self._sources, self._seed = sources, seed
-        self._shares = np.array(weights, dtype=np.float64) / sum(weights)
+        self._sources, self._weights, self._seed = sources, weights, seed
 
     def choose(self, index: int) -> int:
         """The number of the source that episode ``index`` comes from."""
-        rng = np.random.default_rng(np.random.SeedSequence([self._seed, index], spawn_key=(_MIXING,)))
-        return int(rng.choice(len(self._sources), p=self._shares))
+        return choose_source(self._weights, self._seed, index)
 
     def load(self, index: int) -> EpisodeTensors:
         """Episode number ``index``."""
@@ -134,7 +146,7 @@ class Sources:
             loading = LoadSettings(size=self._model.input_size, saliency_of=self._saliency_of)
             return FreshEpisodes(pool, loading, self._model, masker, pairs)
         shown = ViewSettings(crop=settings.crop, views=views, seed=seed, augment=settings.augment)
-        records = problem.records[role]
+        records = self._needed(pool) if role == "train" else problem.records[role]
         cache = open_cache(self._model, problem, records, shown, saliency_of=self._saliency_of, track=self._track)
         if not is_masked:
             return CachedEpisodes(pool, cache, self._model, None, pairs)
@@ -142,6 +154,17 @@ class Sources:
         if masking.rgb:
             masked = open_masked_tokens(self._model, problem, records, cache, shown, masking.views, track=self._track)
         return CachedEpisodes(pool, cache, self._model, CachedMasker(self._model, masking, masked), pairs)
+
+    def _needed(self, pool: EpisodePool) -> list[Record]:
+        """The records of a set that the run's episodes show: a short one does not show all."""
+        settings, needed = self._recipe.train, dict[str, Record]()
+        shares = [data.weight for data in self._recipe.datasets]
+        number = [data.name for data in self._recipe.datasets].index(pool.problem.name)
+        for index in range(settings.episodes):
+            if choose_source(shares, settings.seed, index) == number:
+                drawn = pool.draw_records(rng_of_episode(pool.seed, index))
+                needed.update((record.id, record) for record in drawn.supports + drawn.queries)
+        return [record for record in pool.problem.records[pool.role] if record.id in needed]
 
     def _pairs(self) -> PairSettings:
         settings, model = self._recipe.train, self._recipe.model
