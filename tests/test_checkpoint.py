@@ -90,10 +90,10 @@ def test_what_is_no_checkpoint_or_of_another_model_is_refused(tmp_path):
         put_weights(layer, {**layer.state_dict(), "more": torch.zeros(1)})
 
 
-def small(**more):
+def small(*, finder=False, **more):
     settings = preset("salvit-lite0", "swift")
     backbone = replace(settings.backbone, **more)
-    return build_model(replace(settings, input_size=64, backbone=backbone), None)
+    return build_model(replace(settings, input_size=64, backbone=backbone, finder=finder), None)
 
 
 def test_a_second_training_begins_with_the_weights_of_a_first_that_kept_the_backbone_frozen():
@@ -109,6 +109,40 @@ def test_a_second_training_begins_with_the_weights_of_a_first_that_kept_the_back
     trained = own_weights(small(trained_blocks=8))
     begin_with(second, trained)  # one that trained as much gives all
     assert all(torch.equal(value, trained[key]) for key, value in own_weights(second).items())
+
+
+def test_a_second_training_begins_with_a_first_that_had_no_finder_and_its_own_finder_stays():
+    torch.manual_seed(0)
+    first, second = small(), small(finder=True)
+    fresh = {key: value.clone() for key, value in own_weights(second).items() if key.startswith("finder.")}
+    assert fresh and not any(key in fresh for key in own_weights(first))
+    begin_with(second, own_weights(first))
+    for key, value in own_weights(second).items():
+        assert torch.equal(value, fresh[key] if key in fresh else own_weights(first)[key])
+    taught = own_weights(small(finder=True))
+    begin_with(second, taught)  # one that had a finder gives it too
+    assert all(torch.equal(value, taught[key]) for key, value in own_weights(second).items())
+
+
+def test_a_model_that_also_reads_dinov2_begins_with_what_one_on_lite0_alone_makes_of_a_picture():
+    torch.manual_seed(0)
+    settings = preset("salvit-joined", "swift")
+    backbone = replace(settings.backbone, trained_blocks=8)
+    first, second = small(trained_blocks=8), build_model(replace(settings, input_size=64, backbone=backbone), None)
+    begin_with(second, own_weights(first))
+    for part in (first, second):
+        part.eval()
+    second.backbone.lite0.load_state_dict(first.backbone.state_dict())
+    images = torch.rand(2, 3, 64, 64)
+    with torch.no_grad():
+        alone, beside = first.prepare(images), second.prepare(images)
+        torch.testing.assert_close(beside.saliency, alone.saliency)
+        made = [model.encoder(batch).features for model, batch in ((first, alone), (second, beside))]
+    assert beside.raw.shape[1] == alone.raw.shape[1] + 384
+    torch.testing.assert_close(made[1], made[0], rtol=1e-4, atol=1e-5)
+    begin_with(second, own_weights(second))  # one of its own kind stays as it is
+    with torch.no_grad():
+        torch.testing.assert_close(second.encoder(beside).features, made[1])
 
 
 def test_a_model_of_another_kind_is_no_start():

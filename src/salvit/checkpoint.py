@@ -24,6 +24,12 @@ from salvit.tensor_files import read_tensors, write_tensors
 FORMAT = "salvit-checkpoint-1"
 
 
+_LITE0_LEVELS = 2
+_READ_RAW = ("encoder.to_tokens.0.weight", "encoder.reduce.project.weight")
+"""Weights whose first columns read raw tokens as they are."""
+_READ_NORMED = ("prior.tokens.weight", "prior.context.weight")
+"""Weights that read them at variance 1."""
+_NORM = "prior.norm.running_"
 GAIN = "descriptor.gain"
 """How much the similarity of raw tokens counts (``encoder.keeps_raw``)."""
 
@@ -137,11 +143,13 @@ def put_weights(model: nn.Module, weights: dict[str, Tensor]) -> None:
 def begin_with(model: nn.Module, weights: dict[str, Tensor]) -> None:
     """Put the weights of an earlier training into a model that may train more of its backbone than that one did.
 
-    The trained blocks that the earlier one kept frozen, and the prior that comes with them, stay as they are; anything
+    The trained blocks that the earlier one kept frozen, the prior that comes with them, and a finder that it did not
+    have, stay as they are; weights of a model on Lite0 fit one on Lite0 and DINOv2 (:func:`beside_others`); anything
     else that is missing, left over or of another shape is an error that names it.
     """
     own = own_weights(model)
-    later = {name for name in own if name.startswith(("backbone.", "prior."))}
+    weights = beside_others(weights, own)
+    later = {name for name in own if name.startswith(("backbone.", "prior.", "finder."))}
     for name in sorted((set(own) - later) ^ (set(weights) - later)):
         what = "lacks" if name in own else "has, and this model does not,"
         raise ValueError(f"the model to start from {what} {name!r}: it is of another kind")
@@ -152,6 +160,39 @@ def begin_with(model: nn.Module, weights: dict[str, Tensor]) -> None:
                 f"{tuple(own[name].shape)} here: it is of another kind"
             )
     put_weights(model, own | {name: value.to(own[name]) for name, value in weights.items()})
+
+
+def beside_others(weights: dict[str, Tensor], own: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Weights of a model on Lite0 for one that reads DINOv2's tokens after Lite0's; others as they are.
+
+    What it reads of the new channels counts nothing at first. Raw tokens have a root mean square of 1 over all levels,
+    so the weights of the old channels make up for their new size.
+    """
+    name = _READ_RAW[0]
+    if name not in weights or name not in own or weights[name].shape == own[name].shape:
+        return weights
+    if not any(name.startswith("backbone.lite0.") for name in own):
+        return weights
+    weights = {
+        f"backbone.lite0.{name.removeprefix('backbone.')}" if name.startswith("backbone.") else name: value
+        for name, value in weights.items()
+    }
+    old, new = (table[_READ_RAW[0]].shape[1] for table in (weights, own))
+    scale = (old / _LITE0_LEVELS) / (new / (_LITE0_LEVELS + 1))  # of the squares of the old channels
+    wider = {}
+    for name in (*_READ_RAW, *_READ_NORMED):
+        if name in weights:
+            first, rest = weights[name].float().split([old, weights[name].shape[1] - old], dim=1)
+            first = first * scale**0.5 if name in _READ_RAW else first
+            wider[name] = torch.cat([first, first.new_zeros(len(first), new - old, *first.shape[2:]), rest], dim=1)
+    for name, factor, start in (
+        ("prior.norm.running_mean", scale**-0.5, 0.0),
+        ("prior.norm.running_var", 1 / scale, 1.0),
+    ):
+        if name in weights:
+            before = weights[name].float() * factor
+            wider[name] = torch.cat([before, torch.full((new - old,), start)])
+    return weights | wider
 
 
 def with_raw_gain(weights: dict[str, Tensor], factor: float) -> dict[str, Tensor]:
