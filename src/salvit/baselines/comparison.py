@@ -41,8 +41,9 @@ QUERIES = 5
 def recipe_of(recipe: Recipe, method: str, unseen: str) -> Recipe:
     """The recipe for one method and one unseen species.
 
-    SalViT, which shapes its saliency, has no ``reweight``, and all look at the same windows. What only SalViT can have, others go without: the dynamic
-    head, instead of which those with a localisation net get the spatial one, its presence, and training all ways.
+    SalViT, which shapes its saliency, has no ``reweight``, and all look at the same windows. What only SalViT can have,
+    others go without: the dynamic head, instead of which those with a localisation net get the spatial one, its
+    presence, and training all ways.
     """
     made = replace(recipe, data=replace(recipe.data, unseen=unseen))
     named = VARIANTS.get(method, method)
