@@ -22,6 +22,7 @@ from salvit.calibrate import (
 )
 from salvit.checkpoint import load_checkpoint, own_weights, save_checkpoint, with_raw_gain
 from salvit.data.creatures import write_creatures
+from salvit.data.crops import NEAR_MARGIN
 from salvit.model.certainty import calibrated, squared_distances
 from salvit.model.locator import Located, ScaleOutput
 from salvit.recipes import read_recipe, with_decoding
@@ -312,8 +313,8 @@ def test_dev_pictures_are_looked_at_near_what_a_model_with_a_finder_finds(ground
         sources = dev_sources(recipe, [problem], model, None, lambda items, total, what: items)
         assert [pool.kind for pool, _ in sources] == ["novel", "base"]
         sides.append(torch.cat([source.load(0).box_sides for _, source in sources]))
-    # half of the input and 0.12 of that on both sides, shown over all of it
-    torch.testing.assert_close(sides[1], sides[0] / (0.5 * 1.24), rtol=0.03, atol=0)
+    # half of the input and a margin of that on both sides, shown over all of it
+    torch.testing.assert_close(sides[1], sides[0] / (0.5 * (1 + 2 * NEAR_MARGIN)), rtol=0.03, atol=0)
 
 
 def test_only_data_sets_of_the_model_are_calibrated_on(ground):
