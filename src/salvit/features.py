@@ -27,14 +27,14 @@ from salvit.backbones.files import hash_weights
 from salvit.backbones.weights import cache_folder
 from salvit.config import to_mapping
 from salvit.data.augment import AugmentSettings, View, draw_view
-from salvit.data.crops import Crop, near_window
+from salvit.data.crops import Crop
 from salvit.data.images import image_hw as read_image_hw
 from salvit.data.splits import Problem
 from salvit.data.views import LoadedView, load_view
 from salvit.geometry import fit_square
 from salvit.model.detector import SalViT
 from salvit.model.encoder import EncoderInput
-from salvit.near import finder_of
+from salvit.near import finder_of, near_windows
 from salvit.types import BoolArray, FittedImage, FloatArray, Record
 
 SaliencyOf = Callable[[Record], npt.NDArray[np.float32]]
@@ -200,8 +200,8 @@ def near_views(model: SalViT, views: Sequence[View]) -> list[View]:
     find = finder_of(model)
     if find is None:
         raise ValueError(f"{model.name} has no finder; `salvit teach-finder` gives it one")
-    boxes = find(images)
-    return [replace(view, window=near_window(box, view.window)) for view, box in zip(views, boxes, strict=True)]
+    windows = near_windows(find, images)
+    return [replace(view, window=window) for view, window in zip(views, windows, strict=True)]
 
 
 def _fill(

@@ -32,6 +32,16 @@ def finder_of(detector: Detector) -> FindObjects | None:
     return find
 
 
+def near_windows(
+    find: FindObjects, images: Sequence[FittedImage], held: Sequence[FloatArray | None] | None = None
+) -> list[Window]:
+    """The window of a near look at each picture; ``held`` (M, 2) each: points of it that must stay."""
+    windows = []
+    for image, box, points in zip(images, find(images), held or [None] * len(images), strict=True):
+        windows.append(near_window(box, image.fit.window, None if points is None else points + 0.5))
+    return windows
+
+
 def show_near(
     find: FindObjects,
     images: Sequence[FittedImage],
@@ -44,9 +54,7 @@ def show_near(
     A picture whose near window is all of it is not read again.
     """
     shown = []
-    for number, (image, box) in enumerate(zip(images, find(images), strict=True)):
-        points = None if held is None else held[number]
-        window = near_window(box, image.fit.window, None if points is None else points + 0.5)
+    for image, window in zip(images, near_windows(find, images, held), strict=True):
         if window == image.fit.window:
             shown.append(image)
             continue

@@ -31,7 +31,7 @@ def training_command(
 ) -> str:
     """``salvit train`` of a recipe file; ``given`` names the data sets whose folder was given."""
     names = [data.name for data in settings.datasets]
-    roots = [f"--root {name + '=' if len(names) > 1 else ''}$SALVIT_DATA/{name}" for name in names if name in given]
+    roots = _root_options([name for name in names if name in given], len(names) > 1)
     set_by = [f"--set {shlex.quote(change)}" for change in changes]
     begun = [] if start is None else [f"--start {Path(start).name}"]
     return " ".join(["salvit train", f"recipes/{recipe.name}", *roots, f"--out {RUN}", *begun, *set_by])
@@ -41,8 +41,7 @@ def finder_command(trained: str, model: Path, roots: Collection[str], pictures: 
     """What trained a model, then ``salvit teach-finder`` of it; empty where the first is not known."""
     if not trained:
         return ""
-    names = list(roots)
-    given = [f"--root {name + '=' if len(names) > 1 else ''}$SALVIT_DATA/{name}" for name in names]
+    given = _root_options(roots, len(roots) > 1)
     taught = f"--pictures {pictures} --epochs {epochs} --out {out.name}"
     return f"{trained} && {' '.join(['salvit teach-finder', f'{RUN}/{model.name}', *given, taught])}"
 
@@ -60,8 +59,7 @@ def calibration_command(
     """What trained a checkpoint, then ``salvit calibrate`` of it; empty where the first is not known."""
     if not trained:
         return ""
-    names = list(roots)
-    given = [f"--root {name + '=' if len(names) > 1 else ''}$SALVIT_DATA/{name}" for name in names]
+    given = _root_options(roots, len(roots) > 1)
     words = [
         "salvit calibrate",
         f"{RUN}/{checkpoint.name}",
@@ -217,6 +215,11 @@ def evaluate_command(
         f"salvit evaluate --data {data} --root $SALVIT_DATA/{data} --unseen {unseen} --list {listed} --model {model}"
         f"{more} --out {predictions} --result {result}"
     )
+
+
+def _root_options(names: Collection[str], is_named: bool) -> list[str]:
+    """``--root`` of each data set, by name where there are several."""
+    return [f"--root {name + '=' if is_named else ''}$SALVIT_DATA/{name}" for name in names]
 
 
 def _named(model: str) -> tuple[str, str]:

@@ -38,7 +38,7 @@ def draw_window(inner: Window, outer: Window, crop: Crop, rng: np.random.Generat
     """
     if crop == "gt-mixed":
         if rng.random() < 0.5:
-            return _near_window(inner, outer, rng)
+            return _draw_near(inner, outer, rng)
         crop = "gt-random"
     if crop == "gt-or-none":
         crop = "gt-random" if rng.random() < 0.5 else "none"
@@ -58,7 +58,7 @@ def draw_window(inner: Window, outer: Window, crop: Crop, rng: np.random.Generat
     )
 
 
-def _near_window(inner: Window, outer: Window, rng: np.random.Generator) -> Window:
+def _draw_near(inner: Window, outer: Window, rng: np.random.Generator) -> Window:
     """The inner window and a little more on each side, inside the outer one."""
     x1, y1, x2, y2 = inner
     left, top, right, bottom = NEAR_EXTENSION * max(x2 - x1, y2 - y1) * rng.random(4)
