@@ -9,7 +9,7 @@ from salvit.data.episodes import EpisodeSettings
 from salvit.data.frozen import freeze, read_frozen, write_frozen
 from salvit.data.splits import open_problem
 from salvit.evaluate import part_of_list
-from salvit.provenance import calibration_command, evaluation_command, training_command
+from salvit.provenance import calibration_command, evaluation_command, going_on, training_command
 from salvit.recipes import DataSettings, Recipe
 from salvit.transductive import TransductiveSettings
 
@@ -31,6 +31,17 @@ def test_a_training_command_names_recipe_data_and_changes_and_no_ones_own_paths(
     )
     begun = training_command(Path("x.toml"), recipe, ["cub"], start="/home/me/first.safetensors")
     assert begun == "salvit train recipes/x.toml --root $SALVIT_DATA/cub --out run --start first.safetensors"
+
+
+def test_a_training_that_goes_on_from_another_says_both_and_keeps_their_folders_apart():
+    recipe = Recipe(data=DataSettings(name="cub", unseen="val"))
+    second = training_command(Path("y.toml"), recipe, [], start="/home/me/one/last.safetensors")
+    assert second == "salvit train recipes/y.toml --out run --start first/last.safetensors"
+    made = going_on("salvit train recipes/x.toml --out run", Path("/home/me/one/last.safetensors"), second)
+    assert made == f"salvit train recipes/x.toml --out first && {second}"
+    kept = "salvit train recipes/x.toml --out run && salvit calibrate run/best.safetensors --out lite.safetensors"
+    assert going_on(kept, Path("lite.safetensors"), "salvit train z") == f"{kept} && salvit train z"
+    assert going_on("", Path("last.safetensors"), "salvit train z") == "salvit train z"
 
 
 def test_several_data_sets_are_told_apart_and_drawn_ones_have_no_folder():

@@ -113,11 +113,22 @@ def test_a_run_begins_with_the_weights_of_another(undisturbed, ground):
     weights = [key for key in begun if key.startswith("model.")]
     assert weights and all(torch.allclose(ended[key], begun[key], atol=1e-6) for key in weights)
     words = load_checkpoint(ground / "second" / "last.safetensors").command.split(" && ")
-    assert len(words) == 2 and words[1].startswith("salvit train") and "--start last.safetensors" in words[1]
+    assert len(words) == 2 and words[1].startswith("salvit train") and "--start first/last.safetensors" in words[1]
+    assert "--out first" in words[0] and "--out run" in words[1]
     leak = run(ground, ground / "third", "--start", str(first), "--set", "data.unseen=fox")
     assert leak.returncode == 1 and "giraffe unseen" in leak.stderr and "held back the same" in leak.stderr
     absent = run(ground, ground / "third", "--start", str(ground / "absent.safetensors"))
     assert absent.returncode == 1 and "absent.safetensors" in absent.stderr and "Traceback" not in absent.stderr
+
+
+def test_a_run_begins_with_one_that_held_back_more_where_nobody_looked_at_it(undisturbed, ground):
+    few = ("--set", "train.episodes=2", "--set", "train.dev_every=0")
+    assert run(ground, ground / "held", *few).returncode == 0
+    other = (*few, "--set", "data.unseen=deer", "--set", "data.dev_species=[]")
+    done = run(ground, ground / "next", *other, "--start", str(ground / "held" / "last.safetensors"))
+    assert done.returncode == 0, done.stderr
+    looked = run(ground, ground / "refused", *other, "--start", str(undisturbed / "last.safetensors"))
+    assert looked.returncode == 1 and "held back the same" in looked.stderr
 
 
 def test_a_folder_that_holds_a_run_is_not_written_over(undisturbed, ground):

@@ -24,6 +24,8 @@ from salvit.types import Detector
 
 RUN = "run"
 """The folder of a run, in commands."""
+FIRST = "first"
+"""The folder of the run that another goes on from."""
 
 
 def training_command(
@@ -33,8 +35,25 @@ def training_command(
     names = [data.name for data in settings.datasets]
     roots = _root_options([name for name in names if name in given], len(names) > 1)
     set_by = [f"--set {shlex.quote(change)}" for change in changes]
-    begun = [] if start is None else [f"--start {Path(start).name}"]
+    begun = [] if start is None else [f"--start {_started_with(Path(start))}"]
     return " ".join(["salvit train", f"recipes/{recipe.name}", *roots, f"--out {RUN}", *begun, *set_by])
+
+
+def going_on(first: str, start: Path, command: str) -> str:
+    """The command of a training that begins with a model, after what made that model, where it is known."""
+    if not first:
+        return command
+    return f"{first.replace(f'--out {RUN}', f'--out {FIRST}') if _is_of_run(start) else first} && {command}"
+
+
+def _started_with(start: Path) -> str:
+    """What commands call the model that a training begins with."""
+    return f"{FIRST}/{start.name}" if _is_of_run(start) else start.name
+
+
+def _is_of_run(model: Path) -> bool:
+    """Whether a model is as a training left it."""
+    return model.name in ("last.safetensors", "best.safetensors")
 
 
 def finder_command(trained: str, model: Path, roots: Collection[str], pictures: int, epochs: int, out: Path) -> str:

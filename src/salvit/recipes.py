@@ -127,6 +127,8 @@ class TrainSettings:
     """There: pairs of which the query does not show the keypoint, as a share of the others."""
     masking: MaskingSettings = field(default_factory=MaskingSettings)
     seed: int = 0
+    view_seed: int | None = None
+    """Of the cached views; None: the run's own. A second training that goes on from a first can show its views."""
     dev_every: int = 1000
     """Episodes between looks at dev; 0: never."""
     dev_episodes: int = 100

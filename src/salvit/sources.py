@@ -145,7 +145,13 @@ class Sources:
             masker: Masker | None = FreshMasker(self._model, masking) if is_masked else None
             loading = LoadSettings(size=self._model.input_size, saliency_of=self._saliency_of)
             return FreshEpisodes(pool, loading, self._model, masker, pairs)
-        shown = ViewSettings(crop=settings.crop, views=views, seed=seed, augment=settings.augment)
+        view_seed = self._recipe.train.view_seed
+        shown = ViewSettings(
+            crop=settings.crop,
+            views=views,
+            seed=seed if view_seed is None else view_seed,
+            augment=settings.augment,
+        )
         records = self._needed(pool) if role == "train" else problem.records[role]
         cache = open_cache(self._model, problem, records, shown, saliency_of=self._saliency_of, track=self._track)
         if not is_masked:

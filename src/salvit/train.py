@@ -37,6 +37,7 @@ from salvit.metrics import harmonic_mean
 from salvit.model.detector import SalViT
 from salvit.muon import Muon, is_matrix
 from salvit.priors import saliency_of_records
+from salvit.provenance import going_on
 from salvit.recipes import Recipe, TrainSettings
 from salvit.sources import Sources
 
@@ -99,7 +100,7 @@ def train(
     if start is not None:
         first = _first(start, recipe)
         begin_with(model, first.weights)
-        command = f"{first.command} && {command}" if first.command else command
+        command = going_on(first.command, start, command)
     learner = Learner(model, settings).to(fabric.device)
     groups = parameter_groups(learner, settings)
     if not groups:
@@ -272,12 +273,16 @@ class _Run:
 
 
 def _first(path: Path, recipe: Recipe) -> Checkpoint:
-    """The model to start from; one that has learnt from what this training holds back is refused."""
+    """The model to start from; one that has learnt from what this training holds back is refused.
+
+    It may have held back more: a species that was kept for dev, and at which nobody looked.
+    """
     first = load_checkpoint(path)
     seen = {data.name: data for data in first.recipe.datasets}
     for data in recipe.datasets:
         before = seen.get(data.name, data)
-        if before.unseen != data.unseen or (before.keypoints == "all" and data.keypoints == "base"):
+        held = {before.unseen} if first.recipe.train.dev_every else {before.unseen, *before.dev_species}
+        if data.unseen not in held or (before.keypoints == "all" and data.keypoints == "base"):
             raise ValueError(
                 f"{path} was trained on {data.name} with {before.unseen or 'nothing'} unseen and {before.keypoints} "
                 f"keypoints, and here {data.unseen or 'nothing'} is unseen with {data.keypoints} keypoints: it may "

@@ -1,4 +1,6 @@
 import re
+import shlex
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -51,13 +53,21 @@ def test_settings_are_stated_once():
         bodies[body] = name
 
 
+def recipe_of(command):
+    words = shlex.split(command)
+    changes = [value for option, value in pairwise(words) if option == "--set"]
+    return read_recipe(RECIPES / Path(words[2]).name, changes)
+
+
 def test_the_training_command_of_every_line_is_a_recipe_that_loads_with_its_changes():
     for line in LINES:
         for ask in {ask.unseen: ask for cell in line.cells.values() for ask in cell.asks}.values():
-            command = training_of(line.model, ask)
-            file = re.search(r"recipes/(\S+)", command).group(1)
-            recipe = read_recipe(RECIPES / file, re.findall(r"--set (\S+)", command))
+            *first, last = training_of(line.model, ask).split(" && ")
+            recipe = recipe_of(last)
             assert (recipe.data.name, recipe.data.unseen) == (ask.data, ask.unseen)
+            for before in map(recipe_of, first):
+                assert before.data.name == ask.data and before.train.dev_every == 0
+                assert ask.unseen in (before.data.unseen, *before.data.dev_species)
 
 
 def test_one_name_is_one_model_and_one_evaluation():

@@ -34,6 +34,14 @@ def test_a_result_file_is_named_by_what_was_asked(changes, name):
     assert replace(COW, **changes).name_for("m") == name
 
 
+def test_species_that_are_held_back_together_share_their_first_training():
+    model = Model("m", "second", ("train.seed=1",), first="first", together=(("cow", "sheep"),))
+    assert model.held_back("sheep") == model.held_back("cow") == ("cow", "sheep")
+    assert model.first_changes("sheep") == ("train.seed=1", "data.unseen=cow", 'data.dev_species=["sheep"]')
+    assert model.held_back("horse") == ("horse",)
+    assert model.first_changes("horse") == ("train.seed=1", "data.unseen=horse")
+
+
 def test_a_figure_is_the_mean_of_its_results_with_the_interval_of_independent_ones(result):
     cell = Cell((COW, replace(COW, unseen="cat")))
     names = [ask.name_for(MODEL.name) for ask in cell.asks]

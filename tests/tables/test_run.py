@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from salvit.data.creatures import write_creatures
+from salvit.recipes import read_recipe
 from salvit.results import write_result
+from salvit.tables.commands import training_of
 from salvit.tables.contents import find_tables
 from salvit.tables.rows import asks_of
 from salvit.tables.run import Places, paper_figures, plan
@@ -48,6 +50,16 @@ def test_a_named_model_is_planned_whether_meant_for_this_hardware_or_not(places)
 def test_another_data_set_is_set_beside_the_recipe(places):
     (job,) = plan(find_tables(["main"]), places, models=["salvit-lite0-swift"], unseen=["val"])
     assert job.changes == ("data.name=cub", "data.unseen=val") and job.recipe.data.name == "cub"
+
+
+def test_a_training_that_goes_on_from_another_is_planned_with_both_times(places):
+    (job,) = plan(find_tables(["main"]), places, models=["salvit-lite0-near"], unseen=["sheep"])
+    first = read_recipe(places.recipes / "animal_pose-near-first.toml").train.episodes
+    assert job.recipe.train.episodes < first
+    assert job.train_seconds == pytest.approx(0.5 * (first + job.recipe.train.episodes))
+    told = training_of(job.model, job.asks[0]).split(" && ")
+    assert told[0].endswith("--out first --set data.unseen=cow --set 'data.dev_species=[\"sheep\"]'")
+    assert told[1].endswith("--out run --start first/last.safetensors --set data.unseen=sheep")
 
 
 def test_a_result_holds_the_papers_figure_of_its_own_cell():

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from salvit.provenance import RUN, evaluate_command, freeze_command
+from salvit.provenance import FIRST, RUN, evaluate_command, freeze_command
 from salvit.tables.rows import Ask, Line, Model, Table
 
 OWN_DATA = {"deepfashion2": "deepfashion2", "toy": "creatures"}
@@ -15,10 +16,19 @@ OWN_DATA = {"deepfashion2": "deepfashion2", "toy": "creatures"}
 def training_of(model: Model, ask: Ask) -> str:
     """``salvit train`` for one problem."""
     own = OWN_DATA.get(model.recipe.partition("-")[0], "animal_pose")
-    changes = (*model.changes, *(() if own == ask.data else (f"data.name={ask.data}",)), f"data.unseen={ask.unseen}")
+    name = () if own == ask.data else (f"data.name={ask.data}",)
     root = "" if ask.data == "creatures" else f" --root $SALVIT_DATA/{ask.data}"
-    settings = " ".join(f"--set {change}" for change in changes)
-    return f"salvit train recipes/{model.recipe}.toml{root} --out {RUN} {settings}"
+    settings = _settings((*model.changes, *name, f"data.unseen={ask.unseen}"))
+    if not model.first:
+        return f"salvit train recipes/{model.recipe}.toml{root} --out {RUN} {settings}"
+    before = _settings((*name, *model.first_changes(ask.unseen)))
+    first = f"salvit train recipes/{model.first}.toml{root} --out {FIRST} {before}"
+    second = f"salvit train recipes/{model.recipe}.toml{root} --out {RUN} --start {FIRST}/last.safetensors {settings}"
+    return f"{first} && {second}"
+
+
+def _settings(changes: Sequence[str]) -> str:
+    return " ".join(f"--set {shlex.quote(change)}" for change in changes)
 
 
 def evaluation_of(ask: Ask, model: str = f"{RUN}/best.safetensors") -> str:

@@ -11,7 +11,12 @@ from salvit.tables.rows import LISTS, Ask, Block, Cell, Figure, Group, Line, Met
 from salvit.transductive import TransductiveSettings
 
 LITE0 = Model("salvit-lite0-swift", "animal_pose-lite0-swift")
-NEAR = Model("salvit-lite0-near", "animal_pose-near")
+NEAR = Model(
+    "salvit-lite0-near",
+    "animal_pose-near",
+    first="animal_pose-near-first",
+    together=(("cow", "sheep"), ("cat", "dog")),
+)
 """The same with its last blocks trained, orthogonal steps, filters and a finder."""
 STUDY = Model("study-lite0", "study-lite0")
 """What studies on Lite0 are compared with: the same at their smaller budget."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -42,6 +43,20 @@ class Model:
     """``section.setting=value``: what the line sets beside its recipe."""
     detector: str = ""
     """A detector that :func:`salvit.predict.load` knows."""
+    first: str = ""
+    """The recipe of a training that it goes on from; empty: it goes on from none."""
+    together: tuple[tuple[str, ...], ...] = ()
+    """Unseen species that the first training holds back together: their second ones share it."""
+
+    def held_back(self, unseen: str) -> tuple[str, ...]:
+        """What the first training of a problem holds back."""
+        return next((species for species in self.together if unseen in species), (unseen,))
+
+    def first_changes(self, unseen: str) -> tuple[str, ...]:
+        """``section.setting=value``: what the first training of a problem sets beside its recipe."""
+        species, *others = self.held_back(unseen)
+        kept = (f"data.dev_species={json.dumps(others)}",) if others else ()
+        return (*self.changes, f"data.unseen={species}", *kept)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

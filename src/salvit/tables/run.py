@@ -6,10 +6,12 @@ A run that was stopped goes on where it was: finished results are kept, and an i
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
+
+from filelock import FileLock
 
 from salvit.checkpoint import load_checkpoint
 from salvit.data.episodes import EpisodeSettings
@@ -114,8 +116,17 @@ def _job(model: Model, asks: tuple[Ask, ...], places: Places) -> Job:
     changes = (*model.changes, *name, f"data.unseen={asks[0].unseen}")
     recipe = read_recipe(path, changes)
     job = Job(model, asks, recipe, changes, 0.0, evaluate_seconds)
-    left = recipe.train.episodes - _episodes_done(places.runs / job.name)
-    return replace(job, train_seconds=max(left, 0) * _EPISODE_SECONDS[recipe.model.head.kind])
+    left = max(0, recipe.train.episodes - _episodes_done(places.runs / job.name))
+    if left and model.first:
+        first = read_recipe(places.recipes / f"{model.first}.toml")
+        left += max(0, first.train.episodes - _episodes_done(_first_folder(job, places)))
+    return replace(job, train_seconds=left * _EPISODE_SECONDS[recipe.model.head.kind])
+
+
+def _first_folder(job: Job, places: Places) -> Path:
+    """The run that a job's training goes on from: one for all problems that hold back the same."""
+    ask = job.asks[0]
+    return places.runs / f"{job.model.first}-{ask.data}-{'+'.join(job.model.held_back(ask.unseen))}"
 
 
 def _episodes_done(folder: Path) -> int:
@@ -153,8 +164,9 @@ def run_job(
     problems = open_problems(recipe, roots)
     model = job.model.detector
     if job.recipe is not None:
-        command = training_command(places.recipes / f"{job.model.recipe}.toml", recipe, roots, job.changes)
-        model = str(_trained(recipe, problems, places.runs / job.name, command, device, track, report))
+        start = _first(job, places, roots, device, track, report) if job.model.first else None
+        training = _Training(recipe, problems, places.recipes / f"{job.model.recipe}.toml", job.changes, start)
+        model = str(_trained(training, places.runs / job.name, roots, device, track, report))
     detector = load(model, device=device)
     evaluation = _Evaluation(job, places, problems[0], detector, model, track)
     for ask in job.asks:
@@ -164,23 +176,51 @@ def run_job(
         done(name, result)
 
 
+@dataclass(frozen=True, slots=True)
+class _Training:
+    """One run of ``salvit train``."""
+
+    recipe: Recipe
+    problems: Sequence[Problem]
+    file: Path
+    changes: tuple[str, ...]
+    start: Path | None = None
+
+
+def _first(job: Job, places: Places, roots: Mapping[str, Path], device: str, track: Track, report: Report) -> Path:
+    """The model that a job's training goes on from; problems that hold back the same share it."""
+    ask, file = job.asks[0], places.recipes / f"{job.model.first}.toml"
+    name = tuple(change for change in job.changes if change.startswith("data.name="))
+    changes = (*name, *job.model.first_changes(ask.unseen))
+    recipe = read_recipe(file, changes)
+    folder = _first_folder(job, places)
+    training = _Training(recipe, open_problems(recipe, roots), file, changes)
+    folder.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder / "lock"):  # its other problem may be waiting for it in another process
+        return _trained(training, folder, roots, device, track, report)
+
+
 def _trained(
-    recipe: Recipe,
-    problems: Sequence[Problem],
-    folder: Path,
-    command: str,
-    device: str,
-    track: Track,
-    report: Report,
+    training: _Training, folder: Path, roots: Mapping[str, Path], device: str, track: Track, report: Report
 ) -> Path:
     """The best model on dev; an interrupted training goes on, a finished one is only used."""
-    last, best = folder / "last.safetensors", folder / "best.safetensors"
+    last, best, recipe = folder / "last.safetensors", folder / "best.safetensors", training.recipe
     if last.exists():
         saved = load_checkpoint(last)
         if saved.recipe == recipe and saved.state["episode"] >= recipe.train.episodes:
             return best if best.exists() else last
-    fabric = open_fabric(recipe.train, device)
-    return train(recipe, problems, folder, fabric, resume=last.exists(), command=command, track=track, report=report)
+    start = None if training.start is None else str(training.start)
+    return train(
+        recipe,
+        training.problems,
+        folder,
+        open_fabric(recipe.train, device),
+        resume=last.exists(),
+        start=training.start,
+        command=training_command(training.file, recipe, roots, training.changes, start),
+        track=track,
+        report=report,
+    )
 
 
 class _Evaluation:
