@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from salvit import encoded_lists
 from salvit.data.creatures import SPECIES, write_creatures
 from salvit.data.episodes import EpisodeSettings
 from salvit.data.frozen import freeze, read_frozen, write_frozen
@@ -19,6 +20,7 @@ from salvit.model.build import build_model
 from salvit.model.settings import preset
 from salvit.near import finder_of
 from salvit.score import compare, score
+from salvit.transductive import TransductiveSettings
 
 SIZE = 96
 
@@ -226,6 +228,34 @@ def test_mirrored_pictures_have_the_keys_of_those_that_are_not(listed, model, tm
     path = tmp_path / "p.jsonl"
     predict_list(model, listed, encoded, {"protocol": {}}, path, ways=ways, mirrored=mirrored, track=track)
     assert score(compare(read_predictions(path), listed))["episodes"] == {"novel": 4, "base": 4}
+
+
+def test_mirrored_pictures_that_are_known_are_not_encoded_again(listed, model, monkeypatch):
+    encoded = encode_list(model, listed, track=track)
+    supports = encode_mirrored(model, listed, "supports", near=encoded.near, track=track)
+    both = encode_mirrored(model, listed, "both", near=encoded.near, known=supports, track=track)
+    assert not set(both.rows) & set(supports.rows) and all(both.has(key) for key in encoded.rows)
+    assert encode_mirrored(model, listed, "both", near=encoded.near, known=both, track=track) is both
+    assert encode_mirrored(model, listed, "one", known=both, track=track) is None
+
+
+@pytest.mark.parametrize("transductive", [None, TransductiveSettings(eta=2)])
+def test_what_the_head_makes_of_a_picture_is_kept_and_changes_no_prediction(
+    listed, model, tmp_path, monkeypatch, transductive
+):
+    def points(name):
+        path = tmp_path / name
+        encoded = encode_list(model, listed, track=track)
+        predict_list(model, listed, encoded, {"protocol": {}}, path, transductive=transductive, track=track)
+        rows = read_predictions(path).rows
+        return encoded, np.array([xy for _, row in sorted(rows.items()) for xy in row["points"]])
+
+    kept, fast = points("kept.jsonl")
+    monkeypatch.setattr(encoded_lists, "MOST_LOOKED_AT", 0)
+    plain, slow = points("plain.jsonl")
+    key = next(iter(kept.rows))
+    assert kept.pick([key]).looked is not None and plain.pick([key]).looked is None
+    np.testing.assert_allclose(fast, slow, atol=0.05)
 
 
 def test_mirrored_pictures_are_shown_in_the_windows_that_were_found_not_in_those_of_another_search(

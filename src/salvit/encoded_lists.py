@@ -23,6 +23,8 @@ SaliencyOf = Callable[[Record], npt.NDArray[np.float32]]
 Track = Callable[[Iterable[Any], int, str], Iterable[Any]]
 Ways = Literal["one", "supports", "both"]
 """Pictures as they are; supports learnt mirrored too; supports and queries mirrored too."""
+MOST_LOOKED_AT = 4096
+"""What a head makes of a picture is kept for lists of at most so many: it takes about half a megabyte a picture."""
 EncodeByAll = Callable[[Sequence[FittedImage]], Iterable[Encoded]]
 """Pictures to what each of several detectors makes of them."""
 
@@ -48,8 +50,12 @@ class EncodedList:
         found = [self._find(key) for key in keys]
         features = torch.stack([encoded.features[row] for encoded, row in found]).float()
         maps = [encoded.saliency[row] for encoded, row in found if encoded.saliency is not None]
+        looked = [encoded.looked[row] for encoded, row in found if encoded.looked is not None]
         return Encoded(
-            features, tuple(encoded.fits[row] for encoded, row in found), torch.stack(maps) if maps else None
+            features,
+            tuple(encoded.fits[row] for encoded, row in found),
+            torch.stack(maps) if maps else None,
+            torch.stack(looked).float() if len(looked) == len(found) else None,
         )
 
     @property
@@ -87,8 +93,19 @@ def encode_list(
     wanted = {key: view for key, view in views_of_list(frozen) if known is None or not known.has(key)}
     if known is not None and not wanted:
         return known
-    (made,) = _encode(lambda images: [detector.encode(images)], detector.input_size, wanted, saliency_of, batch, track)
+
+    def encode(images: Sequence[FittedImage]) -> list[Encoded]:
+        return [_looked_at(detector, detector.encode(images), len(wanted))]
+
+    (made,) = _encode(encode, detector.input_size, wanted, saliency_of, batch, track)
     return replace(made, others=known, near=frozen.near)
+
+
+def _looked_at(detector: Detector, encoded: Encoded, pictures: int) -> Encoded:
+    """With what a network's head makes of a picture alone: in a list most pictures are searched many times."""
+    from salvit.model.detector import SalViT
+
+    return detector.look(encoded) if isinstance(detector, SalViT) and pictures <= MOST_LOOKED_AT else encoded
 
 
 def near_list(
@@ -118,11 +135,13 @@ def encode_mirrored(
     saliency_of: SaliencyOf | None = None,
     near: dict[tuple[str, str], Window] | None = None,
     batch: int = 16,
+    known: EncodedList | None = None,
     track: Track,
 ) -> EncodedList | None:
-    """Encode the views that ``ways`` wants mirrored; None: none. Where no pair is stated that is an error.
+    """Encode the views that ``ways`` wants mirrored and that are not ``known``; None: it wants none.
 
-    ``near`` is that of the list as it was encoded: windows that are found again may differ in their last digit.
+    Where no pair is stated that is an error. ``near`` is that of the list as it was encoded: windows that are found
+    again may differ in their last digit.
     """
     from salvit.flip import mirror
 
@@ -133,12 +152,16 @@ def encode_mirrored(
             f"{frozen.problem.name} states no left/right pairs: mirrored, its sides would be mixed up; leave out --ways"
         )
 
-    def encode(images: Sequence[FittedImage]) -> list[Encoded]:
-        return [detector.encode([mirror(image) for image in images])]
-
     frozen = near_list(detector, frozen, near or {}, batch=batch, track=track)
-    wanted = dict(views_of_list(frozen, supports_only=ways == "supports"))
-    return _encode(encode, detector.input_size, wanted, saliency_of, batch, track)[0]
+    views = views_of_list(frozen, supports_only=ways == "supports")
+    wanted = {key: view for key, view in views if known is None or not known.has(key)}
+    if known is not None and not wanted:
+        return known
+
+    def encode(images: Sequence[FittedImage]) -> list[Encoded]:
+        return [_looked_at(detector, detector.encode([mirror(image) for image in images]), len(wanted))]
+
+    return replace(_encode(encode, detector.input_size, wanted, saliency_of, batch, track)[0], others=known)
 
 
 def encode_list_together(
@@ -181,15 +204,18 @@ def _encode(
 
 def _kept(encoded: Encoded) -> Encoded:
     maps = None if encoded.saliency is None else encoded.saliency.cpu()
-    return Encoded(encoded.features.half().cpu(), encoded.fits, maps)
+    looked = None if encoded.looked is None else encoded.looked.half().cpu()
+    return Encoded(encoded.features.half().cpu(), encoded.fits, maps, looked)
 
 
 def _joined(parts: Sequence[Encoded]) -> Encoded:
     import torch
 
     maps = [part.saliency for part in parts if part.saliency is not None]
+    looked = [part.looked for part in parts if part.looked is not None]
     fits = tuple(fit for part in parts for fit in part.fits)
-    return Encoded(torch.cat([part.features for part in parts]), fits, torch.cat(maps) if maps else None)
+    features = torch.cat([part.features for part in parts])
+    return Encoded(features, fits, torch.cat(maps) if maps else None, torch.cat(looked) if looked else None)
 
 
 def fit_view(view: View, occlusion: Occlusion | None, size: int, saliency_of: SaliencyOf | None) -> FittedImage:

@@ -207,9 +207,9 @@ def find_candidates(detector: Detector, pack: Pack, queries: Iterable[Encoded], 
     """The best ``count`` places of every keypoint in every query."""
     means = prototypes(pack.vectors, pack.mask)
     parts = []
-    for features in _chunks(detector, queries):
+    for features, looked in _chunks(detector, queries):
         kept = means.to(features)
-        points, scores = _search(detector, pack, kept, features, count)
+        points, scores = _search(detector, pack, kept, features, looked, count)
         vectors = represent(detector, features, points)  # (B, N, W, D)
         similarity = F.cosine_similarity(vectors, kept[None, :, None], dim=-1)
         parts.append((points.cpu(), scores.cpu(), similarity.cpu()))
@@ -218,9 +218,11 @@ def find_candidates(detector: Detector, pack: Pack, queries: Iterable[Encoded], 
     return Candidates(*(torch.cat(column) for column in zip(*parts, strict=True)))
 
 
-def _search(detector: Detector, pack: Pack, means: Tensor, features: Tensor, count: int) -> tuple[Tensor, Tensor]:
+def _search(
+    detector: Detector, pack: Pack, means: Tensor, features: Tensor, looked: Tensor | None, count: int
+) -> tuple[Tensor, Tensor]:
     if isinstance(detector, SalViT):
-        return top_cells(detector.search(detector.asked(pack), features), detector.input_size, count)
+        return top_cells(detector.search(detector.asked(pack), features, looked), detector.input_size, count)
     unit = F.normalize(means, dim=1)
     similarity = torch.einsum("nd,bdhw->bnhw", unit, features)
     best, cells = _top(similarity.flatten(2), count)  # (B, N, W)
@@ -283,7 +285,7 @@ def _gather(
     means = prototypes(pack.vectors, pack.mask)
     sums, weights = torch.zeros_like(means), torch.zeros(len(means), dtype=means.dtype)
     start = 0
-    for features in _chunks(detector, queries):
+    for features, _ in _chunks(detector, queries):
         rows = slice(start, start + len(features))
         start += len(features)
         if not bool(chosen[rows].any()):
@@ -298,8 +300,11 @@ def _gather(
     return sums, weights
 
 
-def _chunks(detector: Detector, queries: Iterable[Encoded]) -> Iterator[Tensor]:
-    """Features of a few queries at a time, where a network's weights are."""
+def _chunks(detector: Detector, queries: Iterable[Encoded]) -> Iterator[tuple[Tensor, Tensor | None]]:
+    """Features of a few queries at a time, and what the head made of them before, where a network's weights are."""
+    device = detector.device if isinstance(detector, SalViT) else None
     for batch in queries:
-        features = batch.features.float()
-        yield from (features.to(detector.device) if isinstance(detector, SalViT) else features).split(_CHUNK)
+        features = batch.features.float().to(device)
+        looked = None if batch.looked is None else batch.looked.float().to(device).split(_CHUNK)
+        for number, part in enumerate(features.split(_CHUNK)):
+            yield part, None if looked is None else looked[number]

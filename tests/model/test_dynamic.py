@@ -213,7 +213,7 @@ def test_a_model_finds_by_a_search_what_it_finds_by_describing_every_cell(decodi
         asked = replace(model.ask(vectors, mask), filters=filters)
         fast = model.find(asked, features)
         looked = model.descriptor.look(features)
-        described = model.describe(asked, features, looked=looked)
+        described = model.describe(asked, features)
         slow = model.conclude(model.locator(described), model.presence(described), asked.shots)
         again = model.find(asked, features, looked)
     for found in (fast, again):

@@ -51,7 +51,7 @@ class Adapting(Method):
         """Modulate, describe, locate: with the weights that were trained."""
         return self._read(self.descriptor(features, prototypes, wanted), None)
 
-    def search(self, asked: Asked, features: Tensor) -> tuple[ScaleOutput, ...]:
+    def search(self, asked: Asked, features: Tensor, looked: Tensor | None = None) -> tuple[ScaleOutput, ...]:
         """As :meth:`compare`, with the weights that were adapted to a pack (:meth:`asked`)."""
         weights = asked.locator if isinstance(asked, Adapted) else None
         return self._read(self.descriptor(features, asked.prototypes), weights)

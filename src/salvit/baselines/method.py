@@ -66,7 +66,7 @@ class Method(SalViT, ABC):
     def compare(self, prototypes: Tensor, features: Tensor, wanted: Tensor | None = None) -> tuple[ScaleOutput, ...]:
         """Prototypes c (N, D), features (Q, D, H, W) -> scales for (Q, N), or for (1, P) of ``wanted`` (Q, N)."""
 
-    def search(self, asked: Asked, features: Tensor) -> tuple[ScaleOutput, ...]:
+    def search(self, asked: Asked, features: Tensor, looked: Tensor | None = None) -> tuple[ScaleOutput, ...]:
         """What :meth:`compare` says for the mean of the examples."""
         return self.compare(asked.prototypes, features)
 

@@ -115,25 +115,28 @@ class SalViT(nn.Module):
         """What filters need of marked pictures (K, D, H, W), where ``head.filter_gain`` asks for any."""
         return token_moments(features) if self.settings.head.filter_gain else None
 
-    def describe(
-        self, asked: Asked, features: Tensor, wanted: Tensor | None = None, looked: Tensor | None = None
-    ) -> Tensor:
+    def describe(self, asked: Asked, features: Tensor, wanted: Tensor | None = None) -> Tensor:
         """Modulate and describe query features (Q, D, H, W): (Q, N, …), as the locator takes it.
 
-        With ``wanted`` (Q, N) only these pairs of query and keypoint, row by row, as keypoints of one query. ``looked``
-        is what the dynamic head made of the features before (:meth:`look`).
+        With ``wanted`` (Q, N) only these pairs of query and keypoint, row by row, as keypoints of one query.
         """
         if isinstance(self.descriptor, DynamicDescriptor):
             assert asked.weights is not None
-            looked = self.descriptor.look(features) if looked is None else looked
-            cells = self.descriptor.read(looked, asked.weights, wanted)
+            cells = self.descriptor.read(self.descriptor.look(features), asked.weights, wanted)
             return with_filters(cells, self._answers(asked.filters, features), wanted)
-        described: Tensor = self.descriptor(features, asked.prototypes, wanted)
-        return described
+        return self.descriptor(features, asked.prototypes, wanted)  # type: ignore[no-any-return]
 
-    def search(self, asked: Asked, features: Tensor) -> tuple[ScaleOutput, ...]:
-        """Modulate, describe, locate: query features (Q, D, H, W) -> branches of every scale."""
+    def search(self, asked: Asked, features: Tensor, looked: Tensor | None = None) -> tuple[ScaleOutput, ...]:
+        """Modulate, describe, locate: (Q, D, H, W) -> branches of every scale; ``looked``: what :meth:`look` gave."""
+        if isinstance(self.descriptor, DynamicDescriptor):
+            return self._said(asked, features, looked)[0]
         return self.locator(self.describe(asked, features))  # type: ignore[no-any-return]
+
+    def _said(self, asked: Asked, features: Tensor, looked: Tensor | None) -> tuple[tuple[ScaleOutput, ...], Tensor]:
+        """The dynamic head's branches of every scale, offsets unread, and logits of presence (Q, N)."""
+        assert isinstance(self.descriptor, DynamicDescriptor) and asked.weights is not None
+        seen = self.descriptor.look(features) if looked is None else looked
+        return self.descriptor.search(seen, asked.weights, self._answers(asked.filters, features))
 
     def _answers(self, filters: Tensor | None, features: Tensor) -> tuple[Tensor, ...]:
         """What filters add to the logits of each scale, if any: (N, D), (Q, D, H, W) -> (Q, N, S²) each."""
@@ -156,12 +159,11 @@ class SalViT(nn.Module):
         return scales, logits if self.settings.head.presence else None
 
     def find(self, asked: Asked, features: Tensor, looked: Tensor | None = None) -> Located:
-        """What :meth:`search` says, :meth:`concluded <conclude>`; ``looked`` as in :meth:`describe`."""
+        """What :meth:`search` says, :meth:`concluded <conclude>`; ``looked`` as there."""
         if asked.weights is not None and isinstance(self.descriptor, DynamicDescriptor):
-            looked = self.descriptor.look(features) if looked is None else looked
-            scales, told = self.descriptor.search(looked, asked.weights, self._answers(asked.filters, features))
+            scales, told = self._said(asked, features, looked)
             return self.conclude(scales, told if self.settings.head.presence else None, asked.shots)
-        described = self.describe(asked, features, looked=looked)
+        described = self.describe(asked, features)
         logits = self.presence(described)
         if self.settings.head.decoding != "mean" or self.calibration is not None:
             return self.conclude(self.locator(described), logits, asked.shots)

@@ -233,6 +233,7 @@ class _Evaluation:
         self._detector, self._loaded, self._track = detector, loaded, track
         self._saliency_of = saliency_of_records(detector)
         self._known: EncodedList | None = None
+        self._mirrored: EncodedList | None = None
 
     def measure(self, ask: Ask, name: str, paper: float | None) -> dict[str, Any]:
         """Predict to a file, score it."""
@@ -276,7 +277,7 @@ class _Evaluation:
         if ask.zoom:
             predict_zoomed(detector, listed, encoded, about, path, transductive=ask.transductive, **shown)  # type: ignore[arg-type]
             return
-        mirrored = encode_mirrored(detector, listed, ask.ways, near=encoded.near, **shown)  # type: ignore[arg-type]
+        mirrored = self._encode_mirrored(detector, listed, ask, encoded)
         predict_list(
             detector,
             listed,
@@ -288,6 +289,23 @@ class _Evaluation:
             mirrored=mirrored,
             track=self._track,
         )
+
+    def _encode_mirrored(
+        self, detector: Detector, listed: FrozenList, ask: Ask, encoded: EncodedList
+    ) -> EncodedList | None:
+        """The pictures that are wanted mirrored; where saliency fails on purpose, none that were encoded before."""
+        known = self._mirrored if ask.failure is None else None
+        mirrored = encode_mirrored(
+            detector,
+            listed,
+            ask.ways,
+            near=encoded.near,
+            known=known,
+            saliency_of=self._saliency_of,
+            track=self._track,
+        )
+        self._mirrored = self._mirrored if mirrored is None or ask.failure is not None else mirrored
+        return mirrored
 
     def _listed(self, ask: Ask) -> FrozenList:
         """The frozen list, drawn where it is not there yet, or the part of it that is asked for."""
