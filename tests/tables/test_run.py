@@ -55,7 +55,7 @@ def test_another_data_set_is_set_beside_the_recipe(places):
 def test_a_training_that_goes_on_from_another_is_planned_with_both_times(places):
     (job,) = plan(find_tables(["main"]), places, models=["salvit-lite0-near"], unseen=["sheep"])
     first = read_recipe(places.recipes / "animal_pose-near-first.toml").train.episodes
-    assert job.recipe.train.episodes < first
+    assert job.recipe.train.episodes < first and job.episodes == first + job.recipe.train.episodes
     assert job.train_seconds == pytest.approx(0.5 * (first + job.recipe.train.episodes))
     told = training_of(job.model, job.asks[0]).split(" && ")
     assert told[0].endswith("--out first --set data.unseen=cow --set 'data.dev_species=[\"sheep\"]'")

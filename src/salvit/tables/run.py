@@ -66,6 +66,8 @@ class Job:
     """Everything that is set beside the recipe file."""
     train_seconds: float
     evaluate_seconds: float
+    episodes: int = 0
+    """Of its training, that of the one that it goes on from included."""
 
     @property
     def name(self) -> str:
@@ -116,11 +118,12 @@ def _job(model: Model, asks: tuple[Ask, ...], places: Places) -> Job:
     changes = (*model.changes, *name, f"data.unseen={asks[0].unseen}")
     recipe = read_recipe(path, changes)
     job = Job(model, asks, recipe, changes, 0.0, evaluate_seconds)
+    before = read_recipe(places.recipes / f"{model.first}.toml").train.episodes if model.first else 0
     left = max(0, recipe.train.episodes - _episodes_done(places.runs / job.name))
     if left and model.first:
-        first = read_recipe(places.recipes / f"{model.first}.toml")
-        left += max(0, first.train.episodes - _episodes_done(_first_folder(job, places)))
-    return replace(job, train_seconds=left * _EPISODE_SECONDS[recipe.model.head.kind])
+        left += max(0, before - _episodes_done(_first_folder(job, places)))
+    seconds = left * _EPISODE_SECONDS[recipe.model.head.kind]
+    return replace(job, train_seconds=seconds, episodes=before + recipe.train.episodes)
 
 
 def _first_folder(job: Job, places: Places) -> Path:
@@ -250,7 +253,7 @@ class _Evaluation:
         )
         about |= {"model": self._job.model.name + ("+T" if ask.transductive is not None else ""), "paper": paper}
         if self._job.recipe is not None:
-            about["protocol"]["training_episodes"] = self._job.recipe.train.episodes
+            about["protocol"]["training_episodes"] = self._job.episodes
         if ask.failure is not None:
             about["protocol"]["failure"] = list(ask.failure)
             about["command"] = failing_of(self._job.model.name)
