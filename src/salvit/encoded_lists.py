@@ -83,22 +83,59 @@ def encode_list(
     saliency_of: SaliencyOf | None = None,
     batch: int = 16,
     known: EncodedList | None = None,
+    is_shared: bool = False,
     track: Track,
 ) -> EncodedList:
     """Encode the views of a list that are not ``known``, near objects by a detector that finds them.
 
-    Features are kept as float16.
+    Features are kept as float16. With ``is_shared`` what a frozen backbone makes of the pictures is kept on disk, for
+    other models that read it (:mod:`salvit.prepared_lists`).
     """
     frozen = near_list(detector, frozen, {} if known is None else known.near, batch=batch, track=track)
     wanted = {key: view for key, view in views_of_list(frozen) if known is None or not known.has(key)}
     if known is not None and not wanted:
         return known
+    if is_shared and _shares_backbone(detector):
+        return replace(_encode_shared(detector, wanted, saliency_of, batch, track), others=known, near=frozen.near)
 
     def encode(images: Sequence[FittedImage]) -> list[Encoded]:
         return [_looked_at(detector, detector.encode(images), len(wanted))]
 
     (made,) = _encode(encode, detector.input_size, wanted, saliency_of, batch, track)
     return replace(made, others=known, near=frozen.near)
+
+
+def _shares_backbone(detector: Detector) -> bool:
+    from salvit.prepared_lists import shares_backbone
+
+    return shares_backbone(detector)
+
+
+def _encode_shared(
+    detector: Detector,
+    wanted: dict[tuple[str, str], tuple[View, Occlusion | None]],
+    saliency_of: SaliencyOf | None,
+    batch: int,
+    track: Track,
+) -> EncodedList:
+    """As :func:`_encode`, the backbone's part from disk where another model had it run."""
+    from salvit.features import stamp_of
+    from salvit.model.detector import SalViT
+    from salvit.prepared_lists import open_prepared
+
+    assert isinstance(detector, SalViT)
+    keys, size = list(wanted), detector.input_size
+
+    def load(numbers: Sequence[int]) -> list[FittedImage]:
+        return [fit_view(*wanted[keys[number]], size, saliency_of) for number in numbers]
+
+    names = [f"{stamp_of(view.record)} {key} {view.window}" for key, (view, _) in wanted.items()]
+    cache, parts = open_prepared(detector, names, load, track=track), []
+    for part in track(list(_batches(range(len(keys)), batch)), -(-len(keys) // batch), "reading"):
+        fits = tuple(fit_square(wanted[keys[number]][0].window, size) for number in part)
+        rows = cache.encoder_input([(names[number], 0) for number in part], detector.device)
+        parts.append(_kept(_looked_at(detector, detector.encode_prepared(rows, fits), len(keys))))
+    return EncodedList(_joined(parts), {key: row for row, key in enumerate(keys)}, seconds=None)
 
 
 def _looked_at(detector: Detector, encoded: Encoded, pictures: int) -> Encoded:

@@ -157,7 +157,7 @@ def open_cache(
         there = {(label["id"], label["view"]) for label in labels if is_of(label, stamps)}
         asked = [(record, number) for number in range(settings.views) for record in records]
         missing = [(record, number) for record, number in asked if (record.id, number) not in there]
-        cache = _map(folder, model, len(labels) + len(missing), settings.views)
+        cache = map_cache(folder, model, len(labels) + len(missing), settings.views)
         starts = range(0, len(missing), _BATCH)
         for start in track(starts, len(starts), "caching tokens") if missing else ():
             part = missing[start : start + _BATCH]
@@ -219,15 +219,20 @@ def _fill(
     maps = torch.from_numpy(np.stack(planes)).to(model.device).float() / 255.0 if planes else None
     with torch.inference_mode():
         prepared = begin(model, pixels.permute(0, 3, 1, 2).float() / 255.0, maps)
-    rows = slice(start, start + len(views))
-    cache.tokens[rows] = prepared.raw.half().cpu().numpy()
-    cache.pixels[rows] = np.stack([one.pixels for one in loaded])
-    if cache.saliency is not None and prepared.saliency is not None:
-        cache.saliency[rows] = (prepared.saliency * 255.0).round().byte().cpu().numpy()
+    put_rows(cache, start, prepared, np.stack([one.pixels for one in loaded]))
     return [
         {"points": one.points_input.tolist(), "visible": one.visible.tolist(), "box": list(one.box_input)}
         for one in loaded
     ]
+
+
+def put_rows(cache: TokenCache, start: int, prepared: EncoderInput, pixels: npt.NDArray[np.uint8]) -> None:
+    """Write what was made of B pictures (B, S, S, 3) to the rows from ``start`` on."""
+    rows = slice(start, start + len(pixels))
+    cache.tokens[rows] = prepared.raw.half().cpu().numpy()
+    cache.pixels[rows] = pixels
+    if cache.saliency is not None and prepared.saliency is not None:
+        cache.saliency[rows] = (prepared.saliency * 255.0).round().byte().cpu().numpy()
 
 
 def _load(view: View, size: int, problem: Problem, saliency_of: SaliencyOf | None) -> LoadedView:
@@ -235,7 +240,7 @@ def _load(view: View, size: int, problem: Problem, saliency_of: SaliencyOf | Non
     return load_view(view, size, view.record.names, pairs=problem.split.pairs, saliency=saliency)
 
 
-def _map(folder: Path, model: SalViT, num_rows: int, num_views: int) -> TokenCache:
+def map_cache(folder: Path, model: SalViT, num_rows: int, num_views: int) -> TokenCache:
     """The files, made long enough for so many rows."""
     side = model.input_size
     shapes: dict[str, tuple[Any, tuple[int, ...]]] = {

@@ -276,7 +276,8 @@ class _Evaluation:
             detector = spoiled(detector, *ask.failure)
             encoded = encode_list(detector, listed, **shown)  # type: ignore[arg-type]
         else:
-            encoded = self._known = encode_list(detector, listed, known=self._known, **shown)  # type: ignore[arg-type]
+            known = encode_list(detector, listed, known=self._known, is_shared=True, **shown)  # type: ignore[arg-type]
+            encoded = self._known = known
         if ask.zoom:
             predict_zoomed(detector, listed, encoded, about, path, transductive=ask.transductive, **shown)  # type: ignore[arg-type]
             return
