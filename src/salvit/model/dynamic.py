@@ -178,23 +178,25 @@ class DynamicDescriptor(nn.Module):
         picture is asked with, wanted (Q, s, N); logits (1, P, S²), offsets (1, P, 1, 2), latents (1, P, 1, 2, V),
         presence (1, P).
         """
-        maps, weights = self._maps(features), self.weights(prototypes)
-        of_picture, of_set, of_keypoint = wanted.nonzero(as_tuple=True)  # (P,) each
-        of_prototype = picks[of_picture, of_set] * prototypes.shape[1] + of_keypoint
+        maps = self._maps(features)
+        of_picture, of_set, of_keypoint = wanted.nonzero(as_tuple=True)  # (P,) each, pictures one after the other
+        used, of_used = (picks[of_picture, of_set] * prototypes.shape[1] + of_keypoint).unique(return_inverse=True)
+        weights = self.weights(prototypes.flatten(0, 1)[None, used])  # of the U prototypes that are asked for at all
+        places = _Places.of(of_picture, of_used, len(features))
         outputs = []
         for number, size in enumerate(self.sizes):
-            places = at_cells(maps, size)  # (Q, m, S²)
-            logits = _asked(weights.reads[..., number, 0, :], picks, places) + self.bias[number, 0]  # (Q, s, N, S²)
+            seen = at_cells(maps, size)  # (Q, m, S²)
+            logits = places.read(weights.reads[0, :, number, 0], seen) + self.bias[number, 0]  # (P, S²)
             if self.gain is not None:
                 tokens = self._tokens(features, size).transpose(1, 2)
-                logits = logits + self.gain[number] * _asked(weights.directions, picks, tokens)
+                logits = logits + self.gain[number] * places.read(weights.directions[0], tokens)
             cells, _ = grid_target(points_input, input_size, size)  # (P,)
-            there = places.transpose(1, 2).flatten(0, 1).index_select(0, of_picture * size**2 + cells)  # (P, m)
-            reads = weights.reads[:, :, number, 1:].flatten(0, 1).index_select(0, of_prototype)  # (P, 2 + 2V, m)
+            there = seen.transpose(1, 2).flatten(0, 1).index_select(0, of_picture * size**2 + cells)  # (P, m)
+            reads = weights.reads[0, :, number, 1:].index_select(0, of_used)  # (P, 2 + 2V, m)
             branches = (reads @ there[..., None])[..., 0] + self.bias[number, 1:]  # (P, 2 + 2V)
-            outputs.append(_scale_output(logits[wanted][None], branches[None, :, None]))
-        presence = _asked(weights.presence, picks, _pooled(maps)[..., None])[..., 0]  # (Q, s, N)
-        return tuple(outputs), presence[wanted][None]
+            outputs.append(_scale_output(logits[None], branches[None, :, None]))
+        presence = places.read(weights.presence[0], _pooled(maps)[..., None])[..., 0]  # (P,)
+        return tuple(outputs), presence[None]
 
     def _maps(self, features: Tensor) -> Tensor:
         """What is read from: (Q, D, H, W) -> (Q, m, H, W)."""
@@ -233,11 +235,29 @@ class DynamicLocator(nn.Module):
         return decode(self(described), input_size)
 
 
-def _asked(weights: Tensor, picks: Tensor, columns: Tensor) -> Tensor:
-    """What each picture's picks of weights read: (S, N, c), (Q, s), (Q, c, C) -> (Q, s, N, C)."""
-    asked = weights[picks]  # (Q, s, N, c)
-    read: Tensor = (asked.flatten(1, 2) @ columns).unflatten(1, asked.shape[1:3])
-    return read
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Pairs of picture and prototype, sorted by picture: a picture's own become rows of one matrix product."""
+
+    of_picture: Tensor
+    """(P,)."""
+    of_row: Tensor
+    """(P,) the place of a pair among those of its picture."""
+    picks: Tensor
+    """(Q, most) which prototype; the first where a picture has fewer pairs than the most of any."""
+
+    @classmethod
+    def of(cls, of_picture: Tensor, of_used: Tensor, pictures: int) -> _Places:
+        """Pairs (P,) of Q pictures and U prototypes."""
+        counts = of_picture.bincount(minlength=pictures)
+        of_row = torch.arange(len(of_picture), device=counts.device) - (counts.cumsum(0) - counts)[of_picture]
+        picks = of_used.new_zeros(pictures, int(counts.max()))
+        picks[of_picture, of_row] = of_used
+        return cls(of_picture, of_row, picks)
+
+    def read(self, weights: Tensor, columns: Tensor) -> Tensor:
+        """What each pair's weights read of its picture: (U, c), (Q, c, C) -> (P, C)."""
+        return (weights[self.picks] @ columns)[self.of_picture, self.of_row]
 
 
 def _pooled(maps: Tensor) -> Tensor:

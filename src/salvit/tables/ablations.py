@@ -131,15 +131,16 @@ EXPONENTS = _exponents()
 _COW = ("1 shot", "5 shots")
 
 
-def _cow(is_here: bool) -> dict[str, Cell]:
+def _cow(is_here: bool, shots: Sequence[int] = (1, 5)) -> dict[str, Cell]:
+    """Cells with one and five shots; ``shots``: those of them that are run on this hardware."""
     asks = (Ask(data="animal_pose", unseen="cow"), Ask(data="animal_pose", unseen="cow", shots=5))
-    return {column: Cell((ask,), is_here) for column, ask in zip(_COW, asks, strict=True)}
+    return {column: Cell((ask,), is_here and ask.shots in shots) for column, ask in zip(_COW, asks, strict=True)}
 
 
 def _choice(title: str, usual: str, others: dict[str, str], is_here: bool = False) -> Block:
     """One thing that the paper decided without a table: what is usual, and the others by label and recipe."""
     lines = [Line(f"{usual} (usual)", STUDY, _cow(True), "lite0")]
-    lines += [Line(label, _own(name), _cow(is_here), "lite0") for label, name in others.items()]
+    lines += [Line(label, _own(name), _cow(is_here, shots=(1,)), "lite0") for label, name in others.items()]
     groups = tuple(Group((line,), is_baseline=number == 0) for number, line in enumerate(lines))
     return Block(title, _COW, groups)
 
