@@ -90,7 +90,8 @@ def _main_block(shots: int) -> Block:
         Group(
             (
                 Line(FULL, DINO, everywhere(plain)),
-                Line("DINOv2, light", DINOV2, everywhere(plain, some)),
+                Line("DINOv2, light", DINOV2, everywhere(plain)),
+                Line("DINOv2, study", STUDY_DINOV2, everywhere(plain, some)),
                 Line("DINO ViT-S/16, light", dino_s16, everywhere(plain)),
                 Line("DINOv2, full setting", dinov2, everywhere(plain)),
             ),
@@ -140,7 +141,7 @@ def _refined_group(shots: int) -> Group:
             Line("Lite0, swift, +T, gathered, both ways", LITE0, everywhere(refined_best, some)),
             Line("Lite0, near, +T", NEAR, everywhere(refined, every)),
             Line("Lite0, near, +T, both ways", NEAR, everywhere(replace(refined, ways="both"), every)),
-            Line("DINOv2, light, +T", DINOV2, everywhere(refined, (*some, "cub"))),
+            Line("DINOv2, light, +T", DINOV2, everywhere(refined)),
         ),
         "SalViT (default)+T",
         _main_paper("SalViT (default)+T", shots),

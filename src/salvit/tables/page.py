@@ -39,9 +39,11 @@ them also where it is the unseen species, and none that shows a cow ([its card](
 **Budgets.** “The paper's full setting” is ResNet-50 or DINO ViT-S/16 at 384 px, the paper's widths, 40,000 episodes:
 for a GPU. “Light” is a SalViT of half the width with a head that keeps the map spatial, on frozen, cached tokens: for
 two CPU cores; “swift” is the same with a head whose weights are made from the prototype, trained for 3,000 episodes
-(2,000 on ResNet-50, with 1 to 3 shots); “near” for 1,700, of which the first 1,000 hold back a second species too (cow
-with sheep, cat with dog), so that two problems share them; “study”, or “the studies' budget”, is swift for 1,200, so
-that many lines can be compared. One training, with 1 to 5 shots drawn anew for each episode, serves 1 and 5 shots.
+(on ResNet-50 for 2,000 of one support and two queries, at 320 px, layer 4 trained too, by orthogonal steps); “near” for
+1,700, of which the first 1,000 hold back a second species too (cow with sheep, cat with dog), so that two problems
+share them; “study”, or “the studies' budget”, is swift for 1,200 episodes on Lite0 and for 500 on DINOv2 (by orthogonal
+steps, which learn in half as many), so that many lines can be compared: lines of one backbone have the same. One
+training, with 1 to 5 shots drawn anew for each episode, serves 1 and 5 shots.
 """
 
 

@@ -147,7 +147,7 @@ def _failures() -> Table:
         "Figure 6 (b), (c)",
         "Cat unseen, 1-shot PCK@0.1 of novel keypoints with a map that fails on purpose in every picture of the test. "
         "Re-weighted: features are multiplied by saliency. Budgets differ: SalViT on Lite0 is trained for 3,000 "
-        "episodes (swift), on DINOv2 for 1,200 (study), FSKD and ProtoNet for 2,000, so a line is to be read along "
+        "episodes (swift), on DINOv2 for 500 (study), FSKD and ProtoNet for 2,000, so a line is to be read along "
         "itself and not against another. The paper shows curves without figures.",
         (Block("", tuple(_FAILURES), tuple(Group((line,)) for line in lines)),),
     )
