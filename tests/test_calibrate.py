@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -162,28 +163,7 @@ def test_ellipses_shrink_as_errors_do_with_the_number_of_examples():
         assert float((distance[rows] <= 2).double().mean()) == pytest.approx(0.865, abs=0.02)
 
 
-RECIPE = """
-[data]
-name = "creatures"
-unseen = "giraffe"
-dev_species = ["deer"]
-[model]
-preset = "salvit-lite0"
-width = "light"
-saliency = "none"
-input_size = 96
-[model.head]
-channels = 16
-scales = [4, 6]
-[model.encoder]
-token_channels = 48
-vit_channels = 48
-[model.attention]
-heads = 2
-head_channels = 24
-[train]
-views = 1
-"""
+RECIPE = Path(__file__).with_name("tiny.toml")
 
 
 @pytest.fixture(scope="module")
@@ -193,8 +173,7 @@ def ground(tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("calibrate")
     write_creatures(folder / "data", ("fox", "deer", "giraffe"), 14, 0, size_hw=(120, 160))
-    (folder / "recipe.toml").write_text(RECIPE)
-    recipe = read_recipe(folder / "recipe.toml")
+    recipe = read_recipe(RECIPE)
     torch.manual_seed(0)
     model = build_method(recipe.model)
     save_checkpoint(
@@ -286,7 +265,7 @@ def test_locating_uses_the_calibration_and_leaves_the_points(ground, calibrated_
 
 
 def problem_of(ground):
-    recipe = read_recipe(ground / "recipe.toml")
+    recipe = read_recipe(RECIPE)
     return recipe, open_problems(recipe, {"creatures": ground / "data"})[0]
 
 

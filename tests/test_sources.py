@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,11 +17,9 @@ from salvit.recipes import read_recipe
 from salvit.sources import MixedEpisodes, Sources, open_problems
 from salvit.train import dev_of_all, train
 
-RECIPE = """
+RECIPE = f"""
+extends = "{Path(__file__).with_name("tiny.toml").as_posix()}"
 [data]
-name = "creatures"
-unseen = "giraffe"
-dev_species = ["deer"]
 crop = "gt-or-none"
 keypoints = "all"
 weight = 3.0
@@ -29,23 +28,11 @@ name = "coco"
 dev_species = ["hare"]
 crop = "none"
 [model]
-preset = "salvit-lite0"
 width = "narrow"
-saliency = "none"
-input_size = 96
 [model.head]
-channels = 16
 descriptor_channels = 16
-scales = [4, 6]
-[model.encoder]
-token_channels = 48
-vit_channels = 48
-[model.attention]
-heads = 2
-head_channels = 24
 [train]
 episodes = 8
-views = 1
 learning_rate = 1e-3
 dev_every = 4
 dev_episodes = 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,28 +23,10 @@ from salvit.recipes import read_recipe
 from salvit.sources import open_problems
 from salvit.teach_finder import Glances, glance_at, judge, teach
 
-RECIPE = """
+RECIPE = f"""
+extends = "{Path(__file__).with_name("tiny.toml").as_posix()}"
 [data]
-name = "creatures"
-unseen = "giraffe"
-dev_species = ["deer"]
 crop = "none"
-[model]
-preset = "salvit-lite0"
-width = "light"
-saliency = "none"
-input_size = 96
-[model.head]
-channels = 16
-scales = [4, 6]
-[model.encoder]
-token_channels = 48
-vit_channels = 48
-[model.attention]
-heads = 2
-head_channels = 24
-[train]
-views = 1
 """
 CALIBRATION = Calibration(
     temperature=2.75, spread=1.2, cell=0.0, radii=(0.7, 2.0, 3.7), right=(-0.9, 0.8, 0.8), presence=(0.0, 0.1, 0.2, 1.0)

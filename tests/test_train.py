@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,26 +22,12 @@ from salvit.model.settings import preset
 from salvit.recipes import TrainSettings
 from salvit.train import learning_rate, parameter_groups
 
-RECIPE = """
-[data]
-name = "creatures"
-unseen = "giraffe"
-dev_species = ["deer"]
+RECIPE = f"""
+extends = "{Path(__file__).with_name("tiny.toml").as_posix()}"
 [model]
-preset = "salvit-lite0"
 width = "narrow"
-saliency = "none"
-input_size = 96
 [model.head]
-channels = 16
 descriptor_channels = 16
-scales = [4, 6]
-[model.encoder]
-token_channels = 48
-vit_channels = 48
-[model.attention]
-heads = 2
-head_channels = 24
 [train]
 episodes = 24
 views = 2
