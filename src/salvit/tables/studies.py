@@ -252,9 +252,9 @@ ALIGNMENT = Table(
     "(−1.7 to −0.8): at 1,200 episodes it has seen half as many clean queries.\n\n"
     "**Why ours differ in sign.** Masking does nearly all of it, as in the paper, and aligned probabilities are best "
     "where all keypoints are hidden, as there, but by 0.2 to 0.4 points where the paper has over 2. Aligned features "
-    "(ℓ1) bring nothing: against masking alone −0.1 on novel keypoints where nothing is hidden (paired 95 % interval −0.3 "
-    "to 0.2), and where all are, −0.1 under a background (−0.4 to 0.2), −0.1 under grey (−0.4 to 0.2), −0.3 under the "
-    "average colour (−0.6 to 0.0); the paper's own gains there are 0 to 0.3. What we think, not "
+    "(ℓ1) bring nothing: against masking alone −0.1 on novel keypoints where nothing is hidden (paired 95 % interval "
+    "−0.3 to 0.2), and where all are, −0.1 under a background (−0.4 to 0.2), −0.1 under grey (−0.4 to 0.2), −0.3 "
+    "under the average colour (−0.6 to 0.0); the paper's own gains there are 0 to 0.3. What we think, not "
     "measured: the weight of alignment is the paper's 0.1, and on a frozen backbone only the block can follow it.",
     tuple(
         _hidden_block(
