@@ -30,6 +30,8 @@ class DataSettings:
     augment: AugmentSettings = field(default_factory=AugmentSettings)
     keypoints: Literal["base", "all"] = "base"
     """``all``: novel keypoints are trained on too, as in a released model; its unseen species stay unseen."""
+    mixed: float = 0.0
+    """The share of training episodes whose pictures are of any species (:class:`EpisodeSettings`)."""
     weight: float = 1.0
     """This set's share of the episodes is its weight over the sum of all sets' weights."""
     pictures: int = 80

@@ -124,6 +124,7 @@ class Sources:
             crop=data.train_crop or data.crop,
             augment=data.augment,
             auxiliary=settings.auxiliary,
+            mixed=data.mixed,
         )
         return self._source(problem, "train", "base", shown, settings.views)
 

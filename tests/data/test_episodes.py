@@ -24,6 +24,27 @@ def test_an_episode_shows_one_species_with_all_novel_or_all_base_keypoints(cow_p
     assert (len(base.supports), len(base.queries)) == (1, 5)
 
 
+def test_a_share_of_training_episodes_is_of_several_species(cow_problem):
+    drawing = pool(cow_problem, "train", "base", replace(TRAIN, mixed=0.5), "train")
+    shown = [{view.record.species for view in e.supports + e.queries} for e in map(drawing.draw, range(60))]
+    assert 15 < sum(len(species) > 1 for species in shown) < 45
+    assert set.union(*shown) == {record.species for record in cow_problem.records["train"]}
+    for index in range(20):
+        episode = drawing.draw(index)
+        assert len({file_of(view.record) for view in episode.supports + episode.queries}) == 6
+    with pytest.raises(ValueError, match="0 to 1"):
+        replace(TRAIN, mixed=1.5)
+
+
+def test_species_whose_keypoints_differ_do_not_share_an_episode(cow_problem):
+    species = sorted({record.species for record in cow_problem.records["train"]})
+    own = {name: cow_problem.split.base[number:] for number, name in enumerate(species)}
+    split = replace(cow_problem.split, keypoints_by_species=True)
+    problem = replace(cow_problem, split=split, own_keypoints=own)
+    with pytest.raises(ValueError, match="keypoints differ"):
+        pool(problem, "train", "base", replace(TRAIN, mixed=0.5), "train")
+
+
 def test_supports_and_queries_come_from_different_files(cow_problem):
     twins = tuple(replace(record, id=f"{file_of(record)}#7") for record in cow_problem.records["report"])
     problem = replace(

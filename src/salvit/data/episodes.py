@@ -1,4 +1,7 @@
-"""Episodes: K marked supports and some queries of one species, with all its base or all its novel keypoints."""
+"""Episodes: K marked supports and some queries, with all base or all novel keypoints of their species.
+
+They are of one species; in training a share of them may be of several.
+"""
 
 from __future__ import annotations
 
@@ -63,11 +66,15 @@ class EpisodeSettings:
     """Training only."""
     auxiliary: AuxiliaryMode = "none"
     """Default paths (random where the data set has none), six random paths, or no auxiliary keypoints."""
+    mixed: float = 0.0
+    """Training only: the share of episodes whose pictures are of any species that have the same keypoints."""
 
     def __post_init__(self) -> None:
         low, high = self.shots_range
         if not 1 <= low <= high or self.queries < 1:
             raise ValueError(f"expected at least one support and one query, got {self.shots} and {self.queries}")
+        if not 0 <= self.mixed <= 1:
+            raise ValueError(f"the share of mixed episodes must lie in 0 to 1, got {self.mixed}")
 
     @property
     def shots_range(self) -> tuple[int, int]:
@@ -143,6 +150,7 @@ class EpisodePool:
         if problem.split.species_draw == "uniform":
             weights[:] = 1.0
         self.weights = weights / weights.sum()
+        self._mixed = _join(self.candidates) if settings.mixed else None
 
     def draw(self, index: int) -> Episode:
         """Episode number ``index``: always the same for the same pool and seed."""
@@ -166,6 +174,8 @@ class EpisodePool:
         low, high = self.settings.shots_range
         for _ in range(MAX_TRIES):
             candidates = self.candidates[int(rng.choice(len(self.candidates), p=self.weights))]
+            if self._mixed is not None and rng.random() < self.settings.mixed:
+                candidates = self._mixed
             shots = int(rng.integers(low, high + 1))
             chosen = _draw_files(candidates, shots + self.settings.queries, rng)
             if is_acceptable(candidates.visible[chosen[:shots]], candidates.visible[chosen[shots:]], least):
@@ -228,6 +238,18 @@ def _gather(problem: Problem, role: Role, kind: Kind, num_files: int) -> tuple[_
             "keypoints; take fewer shots or queries, or check the data with `salvit data check`"
         )
     return tuple(gathered)
+
+
+def _join(candidates: tuple[_Candidates, ...]) -> _Candidates:
+    """Candidates of all species as of one; they must have the same keypoints."""
+    names = {one.names for one in candidates}
+    if len(names) > 1:
+        raise ValueError("species whose keypoints differ cannot share an episode; set data.mixed = 0")
+    files: dict[str, int] = {}
+    records = tuple(record for one in candidates for record in one.records)
+    numbers = [files.setdefault(file_of(record), len(files)) for record in records]
+    visible = np.concatenate([one.visible for one in candidates])
+    return _Candidates("", names.pop(), records, visible, np.array(numbers))
 
 
 def _draw_files(candidates: _Candidates, num: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
