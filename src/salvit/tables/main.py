@@ -18,6 +18,13 @@ NEAR = Model(
     together=(("cow", "sheep"), ("cat", "dog")),
 )
 """The same with its last blocks trained, orthogonal steps, filters and a finder."""
+FRESH = Model(
+    "salvit-lite0-fresh",
+    "animal_pose-fresh",
+    first="animal_pose-fresh-first",
+    together=(("cow", "horse", "sheep"), ("cat", "dog")),
+)
+"""The same on views that are drawn anew in every episode."""
 STUDY = Model("study-lite0", "study-lite0")
 """What studies on Lite0 are compared with: the same at their smaller budget."""
 DINOV2 = Model("salvit-dinov2-light", "animal_pose-dinov2")
@@ -120,6 +127,8 @@ def _default_group(shots: int) -> Group:
             Line("Lite0, swift, gathered, both ways", LITE0, everywhere(best, some)),
             Line("Lite0, near", NEAR, everywhere(plain, every)),
             Line("Lite0, near, both ways", NEAR, everywhere(replace(plain, ways="both"), every)),
+            Line("Lite0, fresh", FRESH, everywhere(plain, some)),
+            Line("Lite0, fresh, both ways", FRESH, everywhere(replace(plain, ways="both"), some)),
             Line("Lite0 and DINOv2 joined, swift", JOINED, everywhere(plain, (*some, "cub"))),
             Line("ResNet-50, light", resnet50, everywhere(plain)),
             Line("ResNet-50, swift", RESNET50, everywhere(plain, ("cow",))),
@@ -141,6 +150,7 @@ def _refined_group(shots: int) -> Group:
             Line("Lite0, swift, +T, gathered, both ways", LITE0, everywhere(refined_best, some)),
             Line("Lite0, near, +T", NEAR, everywhere(refined, every)),
             Line("Lite0, near, +T, both ways", NEAR, everywhere(replace(refined, ways="both"), every)),
+            Line("Lite0, fresh, +T, both ways", FRESH, everywhere(replace(refined, ways="both"), some)),
             Line("DINOv2, light, +T", DINOV2, everywhere(refined)),
         ),
         "SalViT (default)+T",
@@ -179,7 +189,8 @@ MAIN = Table(
     "gathered finds the place that most of the map gathers round; both ways learns supports and searches queries "
     "mirrored too. Both use the same weights. Near: as swift and gathered, the last eight blocks of Lite0 trained too "
     "(elsewhere it is frozen), by orthogonal steps, with filters, and each picture looked at near the object that the "
-    "model finds in it.",
+    "model finds in it. Fresh: as near, on views drawn anew in every episode, with changes of colour, and with "
+    "episodes of several species.",
     (_main_block(1), _main_block(5)),
 )
 

@@ -30,20 +30,22 @@ our copy). Batch norm uses running statistics, and transduction looks at no labe
 otherwise in both.
 
 **What was seen before.** Checkpoints are chosen on dev, other images of the species that are trained on; those of
-“near” are the last of their training, without a look at dev. Settings were chosen on dev too, there also by models
-that trained on cat, dog and horse and were scored on sheep: so a row of sheep is not one of a species that nothing was
-chosen on, and cow alone was left out of that search. The decoder of the `learned` saliency was trained, without
-labels, on 1,400 pictures of Animal Pose among others: it has seen pictures of cat, dog, horse and sheep, of each of
-them also where it is the unseen species, and none that shows a cow ([its card](models/learned-saliency.md)).
+“near” and “fresh” are the last of their training, without a look at dev. Settings were chosen on dev too, there also
+by models that trained on cat, dog and horse and were scored on sheep: so a row of sheep is not one of a species that
+nothing was chosen on, and cow alone was left out of that search. The decoder of the `learned` saliency was trained,
+without labels, on 1,400 pictures of Animal Pose among others: it has seen pictures of cat, dog, horse and sheep, of
+each of them also where it is the unseen species, and none that shows a cow ([its card](models/learned-saliency.md)).
 
 **Budgets.** “The paper's full setting” is ResNet-50 or DINO ViT-S/16 at 384 px, the paper's widths, 40,000 episodes:
 for a GPU. “Light” is a SalViT of half the width with a head that keeps the map spatial, on frozen, cached tokens: for
 two CPU cores; “swift” is the same with a head whose weights are made from the prototype, trained for 3,000 episodes
-(on ResNet-50 for 2,000 of one support and two queries, at 320 px, layer 4 trained too, by orthogonal steps); “near” for
-1,700, of which the first 1,000 hold back a second species too (cow with sheep, cat with dog), so that two problems
-share them; “study”, or “the studies' budget”, is swift for 1,200 episodes on Lite0 and for 500 on DINOv2 (by orthogonal
-steps, which learn in half as many), so that many lines can be compared: lines of one backbone have the same. One
-training, with 1 to 5 shots drawn anew for each episode, serves 1 and 5 shots.
+(on ResNet-50 for 2,000 of one support and two queries, at 320 px, layer 4 trained too, by orthogonal steps); “near”
+for 1,700, of which the first 1,000 hold back a second species too (cow with sheep, cat with dog), so that two problems
+share them; “fresh” for 1,800, of which the first 800 hold back cow, horse and sheep, or cat and dog, and on views that
+are drawn anew in every episode, where the others have one to three of each record; “study”, or “the studies' budget”,
+is swift for 1,200 episodes on Lite0 and for 500 on DINOv2 (by orthogonal steps, which learn in half as many), so that
+many lines can be compared: lines of one backbone have the same. One training, with 1 to 5 shots drawn anew for each
+episode, serves 1 and 5 shots.
 """
 
 
