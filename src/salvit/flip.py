@@ -104,12 +104,11 @@ def learn_both_ways(
 
 
 def _extra_of_both(plain: Pack, other: Pack) -> Mapping[str, Tensor]:
-    """What a pack has beside its vectors; the sums that filters are made from are those of both ways."""
-    from salvit.model.filters import MOMENTS, join_extra
+    """What a pack has beside its vectors; sums are those of both ways."""
+    from salvit.model.filters import SUMS, join_extra
 
-    if MOMENTS not in plain.extra:
-        return plain.extra
-    return {**plain.extra, **join_extra([{MOMENTS: pack.extra[MOMENTS]} for pack in (plain, other)])}
+    kept = [{name: pack.extra[name] for name in SUMS if name in plain.extra} for pack in (plain, other)]
+    return {**plain.extra, **join_extra(kept)}
 
 
 def mirror_example(example: Example, names: tuple[str, ...], pairs: Pairs, one_way: Collection[str] = ()) -> Example:

@@ -85,6 +85,18 @@ def decoded_by(detector: Detector, decoding: Decoding | None) -> Detector:
     return detector.decoded_by(decoding)
 
 
+def conclusions_of(detector: Detector) -> str:
+    """What changes a model's points and their certainty, but not its features, in words; of ``match`` nothing does."""
+    from salvit.model.detector import SalViT
+
+    if not isinstance(detector, SalViT):
+        return ""
+    head = detector.settings.head
+    filters = f" filters {head.filter_gain:g}" if head.filter_gain else ""
+    corrections = f" corrections {head.correction:g}" if head.correction else ""
+    return f"{head.decoding}{filters}{corrections} {detector.calibration}"
+
+
 def choose_device(device: str) -> str:
     """The device to run on: the best present one for ``auto``; one that is not present is an error."""
     import torch

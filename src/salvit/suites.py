@@ -27,9 +27,10 @@ from salvit.evaluate import (
     truth_of,
     write_predictions,
 )
-from salvit.model.detector import SalViT, conclusions_of
+from salvit.model.detector import SalViT
 from salvit.model.encoder import SalViTBlock
 from salvit.model.morphology import MorphologyLearner
+from salvit.predict import conclusions_of
 from salvit.results import make_result, write_result
 from salvit.saliency.failures import failure_sweep
 from salvit.score import compare, score

@@ -150,7 +150,7 @@ def test_features_of_half_precision_are_searched_as_the_page_keeps_them(model):
 
 def test_a_pack_without_moments_is_refused(model):
     pack = replace(model.learn([example(0)]), extra={})
-    with pytest.raises(ValueError, match=r"before .* had filters; learn the keypoints again"):
+    with pytest.raises(ValueError, match=r"before .* had filters or corrections; learn it again"):
         model.detect(pack, [picture(1)])
     with pytest.raises(ValueError, match="had filters"):
         refine_pack(model, pack, [model.encode([picture(1)])])

@@ -254,7 +254,7 @@ def _opened(job: Job, detector: Detector, pack: Pack) -> AbstractContextManager[
     from contextlib import nullcontext
 
     from salvit.detections import open_detections
-    from salvit.model.detector import conclusions_of
+    from salvit.predict import conclusions_of
 
     if job.out is None:
         return nullcontext()

@@ -24,6 +24,7 @@ from salvit.backbones.files import hash_weights
 from salvit.geometry import Fit, input_to_grid
 from salvit.model.answers import Asked, EpisodeOutput, marks_of
 from salvit.model.certainty import Calibration, calibrated
+from salvit.model.corrections import CORRECTIONS, Marks, corrected, learn_corrections
 from salvit.model.dynamic import DynamicDescriptor, DynamicLocator
 from salvit.model.encoder import Encoder, EncoderInput, EncoderOutput
 from salvit.model.filters import MOMENTS, filter_maps, ridge_filters, token_moments, with_filters
@@ -37,7 +38,7 @@ from salvit.model.resampling import at_cells
 from salvit.model.saliency_mask import downscale
 from salvit.model.settings import Decoding, ModelSettings
 from salvit.model.spatial import SpatialDescriptor, SpatialLocator
-from salvit.types import Detector, Encoded, Example, FittedImage, Pack, Prediction
+from salvit.types import Encoded, Example, FittedImage, Pack, Prediction
 
 LARGEST_CHUNK = 2**26
 """Numbers that the first layer of the descriptor net may hold at once in inference (256 MB)."""
@@ -273,11 +274,21 @@ class SalViT(nn.Module):
         ``encoded`` are the same pictures, where they were encoded before.
         """
         names, points, mask = marks_of(examples, self.input_size)
-        features = (encoded or self.encode([example.image for example in examples])).features
-        vectors = self.represent(features, points.to(features)).cpu()
+        encoded = encoded or self.encode([example.image for example in examples])
+        vectors = self.represent(encoded.features, points.to(encoded.features)).cpu()
         kept = torch.where(mask[..., None], vectors, torch.zeros_like(vectors))
-        extra = {} if (moments := self.moments(features)) is None else {MOMENTS: moments.cpu()}
+        extra = self._beside(encoded, points, kept, mask)
         return Pack(kept, mask, names, self.name, self.weights_sha256, extra=extra, version=salvit.__version__)
+
+    def _beside(self, encoded: Encoded, points: Tensor, vectors: Tensor, mask: Tensor) -> dict[str, Tensor]:
+        """What a pack keeps beside its vectors: moments, where there are filters, and corrections."""
+        extra = {} if (moments := self.moments(encoded.features)) is None else {MOMENTS: moments.cpu()}
+        if (ridge := self.settings.head.correction) and isinstance(self.descriptor, DynamicDescriptor):
+            features = encoded.features.to(self.device, torch.float32)
+            looked = self.descriptor.look(features) if encoded.looked is None else encoded.looked.to(features)
+            marks = Marks(points.to(looked), vectors.to(looked), mask.to(looked.device), self.input_size)
+            extra[CORRECTIONS] = learn_corrections(self.descriptor, looked, marks, ridge).cpu()
+        return extra
 
     @torch.no_grad()
     def locate(self, pack: Pack, encoded: Encoded) -> Prediction:
@@ -365,20 +376,18 @@ class SalViT(nn.Module):
     def asked(self, pack: Pack) -> Asked:
         """What a pack asks for; that of the last pack is kept, as many pictures may be searched with it one by one."""
         if self._last is None or self._last[0] is not pack:
-            moments = None
-            if self.settings.head.filter_gain:
-                if MOMENTS not in pack.extra:
-                    raise ValueError(f"the pack was made before {self.name} had filters; learn the keypoints again")
-                moments = pack.extra[MOMENTS].to(self.device)
-            self._last = (pack, self.ask(pack.vectors.to(self.device), pack.mask.to(self.device), moments))
+            head, extra = self.settings.head, {name: part.to(self.device) for name, part in pack.extra.items()}
+            if (head.filter_gain and MOMENTS not in extra) or (head.correction and CORRECTIONS not in extra):
+                raise ValueError(f"the pack was made before {self.name} had filters or corrections; learn it again")
+            asked = self.ask(pack.vectors.to(self.device), pack.mask.to(self.device), extra.get(MOMENTS))
+            self._last = (pack, corrected(asked, extra[CORRECTIONS]) if head.correction else asked)
         return self._last[1]
 
     def _chunks(self, pack: Pack, encoded: Encoded) -> Iterator[tuple[Tensor, Tensor | None]]:
         """Features and what was looked at before, where the weights are, of as many queries at a time as fit."""
         features = encoded.features.to(self.device)
         looked = None if encoded.looked is None else encoded.looked.to(self.device)
-        each = len(pack.names) * self._widest * features.shape[-2] * features.shape[-1]
-        step = max(1, LARGEST_CHUNK // max(each, 1))
+        step = max(1, LARGEST_CHUNK // max(1, len(pack.names) * self._widest * features.shape[-2:].numel()))
         for start in range(0, len(features), step):
             rows = slice(start, start + step)
             yield features[rows], None if looked is None else looked[rows]
@@ -389,12 +398,3 @@ class SalViT(nn.Module):
                 f"the pack was made by {pack.model} with weights {pack.weights_sha256[:12]}…, this is {self.name} with "
                 f"{self.weights_sha256[:12]}…; learn the keypoints again with this model"
             )
-
-
-def conclusions_of(detector: Detector) -> str:
-    """What changes a model's points and their certainty, but not its features, in words; of ``match`` nothing does."""
-    if not isinstance(detector, SalViT):
-        return ""
-    head = detector.settings.head
-    filters = f" filters {head.filter_gain:g}" if head.filter_gain else ""
-    return f"{head.decoding}{filters} {detector.calibration}"

@@ -17,8 +17,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from salvit.model.corrections import CORRECTIONS
+
 MOMENTS = "salvit.moments"
 """What a pack calls the sums that filters are made from."""
+SUMS = (MOMENTS, CORRECTIONS)
+"""What adds up where packs are joined."""
 RIDGE = 1.0
 """λ, in units of the channels' variance; as the gain, chosen on dev (docs/development.md)."""
 
@@ -30,11 +34,9 @@ def token_moments(features: Tensor) -> Tensor:
 
 
 def join_extra(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """What several packs of one detector have beside their vectors, as one pack: moments added up, else row by row."""
+    """What several packs of one detector have beside their vectors, as one pack: sums added up, else row by row."""
     joined = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-    if MOMENTS in joined:
-        joined[MOMENTS] = joined[MOMENTS].sum(0, keepdim=True)
-    return joined
+    return {name: rows.sum(0, keepdim=True) if name in SUMS else rows for name, rows in joined.items()}
 
 
 def ridge_filters(vectors: Tensor, mask: Tensor, moments: Tensor, compared: int = 0) -> Tensor:

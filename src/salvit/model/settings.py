@@ -138,6 +138,9 @@ class HeadSettings:
     """Ours, with ``encoder.keeps_raw``: so much does a similarity of 1 count before anything is learnt."""
     filter_gain: float = 0.0
     """Ours, with ``dynamic``: so much do filters (filters.py) count, in logits a deviation; 0: there are none."""
+    correction: float = 0.0
+    """Ours, with ``dynamic``: the ridge of what marked pictures correct in the weights that their marks make
+    (corrections.py); 0: nothing is corrected. Training does not look at it."""
     decoding: Decoding = "mean"
     """``mean`` of the scales' winners (the paper's); ours: ``agreed``, the scales first agree on a place; ``gathered``,
     on one that most of the map gathers round (gathered.py)."""
@@ -147,12 +150,13 @@ class HeadSettings:
             raise ValueError(f"head.scales must be one or more positive sizes, got {self.scales}")
         if self.presence and self.kind == "flat":
             raise ValueError("head.presence needs head.kind = 'spatial' or 'dynamic'")
-        if self.raw_gain <= 0 or self.filter_gain < 0:
+        if self.raw_gain <= 0 or self.filter_gain < 0 or self.correction < 0:
             raise ValueError(
-                f"head.raw_gain must be above 0, filter_gain at least 0; got {self.raw_gain} and {self.filter_gain}"
+                "head.raw_gain must be above 0, filter_gain at least 0, correction too; got "
+                f"{self.raw_gain}, {self.filter_gain} and {self.correction}"
             )
-        if self.filter_gain and self.kind != "dynamic":
-            raise ValueError(f"head.filter_gain is for head.kind = 'dynamic', got {self.kind!r}")
+        if (self.filter_gain or self.correction) and self.kind != "dynamic":
+            raise ValueError(f"head.filter_gain is for head.kind = 'dynamic', correction too; got {self.kind!r}")
         if self.latent < 2:
             raise ValueError(f"head.latent must be at least 2, or a precision matrix has no inverse; got {self.latent}")
 
@@ -186,8 +190,10 @@ class ModelSettings:
             raise ValueError(f"encoder.keeps_raw is for head.kind = 'dynamic', got {self.head.kind!r}")
         if self.head.raw_gain != HeadSettings.raw_gain and not self.encoder.keeps_raw:
             raise ValueError("head.raw_gain is for encoder.keeps_raw = true")
-        if self.head.filter_gain and self.method != "salvit":
-            raise ValueError(f"head.filter_gain is for salvit; {self.method} looks at its queries in its own way")
+        if (self.head.filter_gain or self.head.correction) and self.method != "salvit":
+            raise ValueError(
+                f"head.filter_gain and correction are for salvit; {self.method} looks at its queries in its own way"
+            )
         if self.finder and self.method != "salvit":
             raise ValueError(f"model.finder is for salvit; {self.method} looks at pictures as they are")
         if self.reweight and (self.method == "salvit" or self.saliency == "none"):

@@ -25,6 +25,8 @@ FRESH = Model(
     together=(("cow", "horse", "sheep"), ("cat", "dog")),
 )
 """The same on views that are drawn anew in every episode."""
+CORRECTED = replace(FRESH, name="salvit-lite0-corrected", recipe="animal_pose-corrected")
+"""The same, its weights corrected on the marked pictures."""
 STUDY = Model("study-lite0", "study-lite0")
 """What studies on Lite0 are compared with: the same at their smaller budget."""
 DINOV2 = Model("salvit-dinov2-light", "animal_pose-dinov2")
@@ -129,6 +131,8 @@ def _default_group(shots: int) -> Group:
             Line("Lite0, near, both ways", NEAR, everywhere(replace(plain, ways="both"), every)),
             Line("Lite0, fresh", FRESH, everywhere(plain, some)),
             Line("Lite0, fresh, both ways", FRESH, everywhere(replace(plain, ways="both"), some)),
+            Line("Lite0, corrected", CORRECTED, everywhere(plain, some)),
+            Line("Lite0, corrected, both ways", CORRECTED, everywhere(replace(plain, ways="both"), some)),
             Line("Lite0 and DINOv2 joined, swift", JOINED, everywhere(plain, (*some, "cub"))),
             Line("ResNet-50, light", resnet50, everywhere(plain)),
             Line("ResNet-50, swift", RESNET50, everywhere(plain, ("cow",))),
@@ -190,7 +194,8 @@ MAIN = Table(
     "mirrored too. Both use the same weights. Near: as swift and gathered, the last eight blocks of Lite0 trained too "
     "(elsewhere it is frozen), by orthogonal steps, with filters, and each picture looked at near the object that the "
     "model finds in it. Fresh: as near, on views drawn anew in every episode, with changes of colour, and with "
-    "episodes of several species.",
+    "episodes of several species. Corrected: the weights of fresh, those that marks make corrected on the marked "
+    "pictures themselves.",
     (_main_block(1), _main_block(5)),
 )
 

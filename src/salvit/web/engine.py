@@ -11,9 +11,9 @@ import numpy as np
 import torch
 
 from salvit.data.images import read_and_fit
-from salvit.model.detector import SalViT, conclusions_of
+from salvit.model.detector import SalViT
 from salvit.model.filters import join_extra
-from salvit.predict import load
+from salvit.predict import conclusions_of, load
 from salvit.priors import provider_for_pictures, provider_of, with_saliency
 from salvit.projects import Found, Project, Shot, Target, Work, stamps_of
 from salvit.saliency import Provider, build_provider
