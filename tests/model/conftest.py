@@ -10,6 +10,7 @@ from PIL import Image
 
 from salvit.data.creatures import draw_creature
 from salvit.data.images import fit_image
+from salvit.geometry import fit_square
 from salvit.model.build import build_model
 from salvit.model.detector import SalViT
 from salvit.model.settings import ModelSettings, preset
@@ -77,3 +78,38 @@ def creature_episode() -> Callable[..., Episode]:
         )
 
     return build
+
+
+@pytest.fixture(scope="session")
+def model_with():
+    """Builds a small SalViT with the dynamic head, untrained, some of the head's settings changed."""
+
+    def build(**head):
+        settings = preset("salvit-lite0", "swift")
+        encoder, changed = replace(settings.encoder, keeps_raw=True), replace(settings.head, **head)
+        torch.manual_seed(0)
+        return build_model(replace(settings, input_size=96, saliency="none", encoder=encoder, head=changed), None)
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def picture():
+    """Gives a picture of noise by its seed."""
+
+    def draw(seed):
+        pixels = np.random.default_rng(seed).integers(0, 256, (96, 96, 3), dtype=np.uint8)
+        return FittedImage(pixels, fit_square((0.0, 0.0, 96.0, 96.0), 96), "made up")
+
+    return draw
+
+
+@pytest.fixture(scope="session")
+def example(picture):
+    """Gives such a picture with two eyes marked."""
+
+    def mark(seed, visible=(True, True)):
+        points = np.array([[20.0, 30.0], [70.0, 60.0]])
+        return Example(picture(seed), ("left_eye", "right_eye"), points, np.array(visible))
+
+    return mark

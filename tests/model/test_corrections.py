@@ -1,18 +1,14 @@
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 
 from salvit.flip import learn_both_ways
-from salvit.geometry import fit_square
 from salvit.model import corrections
-from salvit.model.build import build_model
 from salvit.model.corrections import CORRECTIONS, correct
 from salvit.model.filters import join_extra
-from salvit.model.settings import HeadSettings, ModelSettings, preset
+from salvit.model.settings import HeadSettings, ModelSettings
 from salvit.predict import conclusions_of
-from salvit.types import Example, FittedImage
 
 NAMES = ("left_eye", "right_eye")
 RIDGE = 0.5
@@ -62,28 +58,12 @@ def test_a_large_ridge_holds_the_weights_back_and_an_unmarked_keypoint_stays():
 # --- in a detector --------------------------------------------------------------------------------------------------
 
 
-def model_with(ridge):
-    settings = preset("salvit-lite0", "swift")
-    encoder, head = replace(settings.encoder, keeps_raw=True), replace(settings.head, correction=ridge)
-    torch.manual_seed(0)
-    return build_model(replace(settings, input_size=96, saliency="none", encoder=encoder, head=head), None)
-
-
-def picture(seed):
-    pixels = np.random.default_rng(seed).integers(0, 256, (96, 96, 3), dtype=np.uint8)
-    return FittedImage(pixels, fit_square((0.0, 0.0, 96.0, 96.0), 96), "made up")
-
-
-def example(seed, visible=(True, True)):
-    return Example(picture(seed), NAMES, np.array([[20.0, 30.0], [70.0, 60.0]]), np.array(visible))
-
-
 @pytest.fixture(scope="module")
-def model():
-    return model_with(0.05)
+def model(model_with):
+    return model_with(correction=0.05)
 
 
-def chances_at_marks(model):
+def chances_at_marks(model, picture, example):
     """What the finest scale of a model gives the cells of the marks in the marked picture itself."""
     pack, encoded = model.learn([example(0)]), model.encode([picture(0)])
     with torch.no_grad():
@@ -93,17 +73,22 @@ def chances_at_marks(model):
     return finest.probabilities[0].gather(1, (cells[:, 1] * finest.size + cells[:, 0])[:, None])
 
 
-def test_marks_become_likelier_in_the_picture_that_they_are_in(model):
-    assert bool((chances_at_marks(model) > 2 * chances_at_marks(model_with(0.0))).all())
+def test_marks_become_likelier_in_the_picture_that_they_are_in(model, model_with, picture, example):
+    assert bool(
+        (
+            chances_at_marks(model, picture, example)
+            > 2 * chances_at_marks(model_with(correction=0.0), picture, example)
+        ).all()
+    )
 
 
-def test_without_a_ridge_nothing_is_kept_and_the_two_models_conclude_otherwise(model):
-    plain = model_with(0.0)
+def test_without_a_ridge_nothing_is_kept_and_the_two_models_conclude_otherwise(model, model_with, example):
+    plain = model_with(correction=0.0)
     assert not plain.learn([example(0)]).extra
     assert conclusions_of(plain) != conclusions_of(model)
 
 
-def test_corrections_of_parts_add_up_by_the_examples_that_they_are_from(model):
+def test_corrections_of_parts_add_up_by_the_examples_that_they_are_from(model, example):
     parts = [model.learn([example(0)]).extra, model.learn([example(1, (True, False))]).extra]
     joined = join_extra(parts)[CORRECTIONS]
     assert joined.shape == (1, 2, 3, model.descriptor.channels + 1)
@@ -111,19 +96,19 @@ def test_corrections_of_parts_add_up_by_the_examples_that_they_are_from(model):
     assert torch.allclose(joined[0, 1], parts[0][CORRECTIONS][0, 1])
 
 
-def test_both_ways_correct_together(model):
+def test_both_ways_correct_together(model, example):
     pack = learn_both_ways(model, [example(0)], (NAMES,))
     assert pack.extra[CORRECTIONS][0, :, 0, -1].tolist() == [2.0, 2.0]
 
 
-def test_what_was_kept_in_half_precision_teaches_the_same(model):
+def test_what_was_kept_in_half_precision_teaches_the_same(model, picture, example):
     encoded = model.look(model.encode([picture(0)]))
     halved = replace(encoded, looked=encoded.looked.half())
     whole, half = (model.learn([example(0)], one).extra[CORRECTIONS] for one in (encoded, halved))
     assert torch.allclose(whole, half, atol=0.05 * float(whole.abs().max()))
 
 
-def test_a_pack_without_corrections_is_refused(model):
+def test_a_pack_without_corrections_is_refused(model, picture, example):
     pack = replace(model.learn([example(0)]), extra={})
     with pytest.raises(ValueError, match="or corrections; learn it again"):
         model.detect(pack, [picture(1)])

@@ -7,12 +7,9 @@ import pytest
 import torch
 
 from salvit.flip import learn_both_ways
-from salvit.geometry import fit_square
-from salvit.model.build import build_model
 from salvit.model.filters import MOMENTS, filter_maps, join_extra, ridge_filters, token_moments, with_filters
-from salvit.model.settings import HeadSettings, preset
+from salvit.model.settings import HeadSettings
 from salvit.transductive import refine_pack
-from salvit.types import Example, FittedImage
 
 
 def test_moments_are_sums_over_all_cells():
@@ -81,41 +78,25 @@ def test_answers_are_added_to_the_logits_alone():
 NAMES = ("left_eye", "right_eye")
 
 
-def model_with(gain):
-    settings = preset("salvit-lite0", "swift")
-    encoder, head = replace(settings.encoder, keeps_raw=True), replace(settings.head, filter_gain=gain)
-    torch.manual_seed(0)
-    return build_model(replace(settings, input_size=96, saliency="none", encoder=encoder, head=head), None)
-
-
-def picture(seed):
-    pixels = np.random.default_rng(seed).integers(0, 256, (96, 96, 3), dtype=np.uint8)
-    return FittedImage(pixels, fit_square((0.0, 0.0, 96.0, 96.0), 96), "made up")
-
-
-def example(seed, visible=(True, True)):
-    return Example(picture(seed), NAMES, np.array([[20.0, 30.0], [70.0, 60.0]]), np.array(visible))
-
-
 @pytest.fixture(scope="module")
-def model():
-    return model_with(5.0)
+def model(model_with):
+    return model_with(filter_gain=5.0)
 
 
-def test_without_a_gain_nothing_is_kept_and_nothing_changes(model):
-    plain = model_with(0.0)
+def test_without_a_gain_nothing_is_kept_and_nothing_changes(model, model_with, picture, example):
+    plain = model_with(filter_gain=0.0)
     pack = plain.learn([example(0)])
     assert not pack.extra
     found = plain.detect(pack, [picture(1)])
     assert not np.array_equal(found.points, model.detect(model.learn([example(0)]), [picture(1)]).points)
 
 
-def test_a_marked_picture_is_found_in_itself_before_anything_is_learnt(model):
+def test_a_marked_picture_is_found_in_itself_before_anything_is_learnt(model, picture, example):
     found = model.detect(model.learn([example(0)]), [picture(0)])
     assert np.abs(found.points[0] - example(0).points_input).max() < 16
 
 
-def test_an_episode_is_answered_as_a_pack_is(model):
+def test_an_episode_is_answered_as_a_pack_is(model, picture, example):
     pack = model.learn([example(0), example(1)])
     images = [picture(2), picture(3)]
     support = model.prepare(*model.tensors([picture(0), picture(1)]))
@@ -128,7 +109,7 @@ def test_an_episode_is_answered_as_a_pack_is(model):
     assert np.allclose(located.points_input.numpy(), expected, atol=1e-2)
 
 
-def test_examples_that_come_in_parts_teach_what_they_teach_together(model):
+def test_examples_that_come_in_parts_teach_what_they_teach_together(model, picture, example):
     whole = model.learn([example(0), example(1)])
     parts = [model.learn([example(0)]), model.learn([example(1)])]
     joined = replace(whole, extra=join_extra([{**part.extra, "x": torch.ones(1)} for part in parts]))
@@ -137,18 +118,18 @@ def test_examples_that_come_in_parts_teach_what_they_teach_together(model):
     assert np.allclose(model.detect(joined, images).points, model.detect(whole, images).points, atol=1e-3)
 
 
-def test_both_ways_count_the_cells_of_both(model):
+def test_both_ways_count_the_cells_of_both(model, example):
     pack = learn_both_ways(model, [example(0)], (NAMES,))
     assert pack.extra[MOMENTS].shape[0] == 1 and pack.extra[MOMENTS][0, -1, -1] == 2 * 36
 
 
-def test_features_of_half_precision_are_searched_as_the_page_keeps_them(model):
+def test_features_of_half_precision_are_searched_as_the_page_keeps_them(model, picture, example):
     pack, encoded = model.learn([example(0)]), model.look(model.encode([picture(1)]))
     halved = replace(encoded, features=encoded.features.half())
     assert np.allclose(model.locate(pack, halved).points, model.locate(pack, encoded).points, atol=0.5)
 
 
-def test_a_pack_without_moments_is_refused(model):
+def test_a_pack_without_moments_is_refused(model, picture, example):
     pack = replace(model.learn([example(0)]), extra={})
     with pytest.raises(ValueError, match=r"before .* had filters or corrections; learn it again"):
         model.detect(pack, [picture(1)])
