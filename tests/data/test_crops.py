@@ -37,13 +37,16 @@ def test_a_mixed_crop_keeps_the_box_and_is_near_half_of_the_time(seed):
     assert 4.0 <= x1 <= 20.0 and 0.0 <= y1 <= 10.0 and 60.0 <= x2 <= 76.0 and 50.0 <= y2 <= 60.0
 
 
-def test_near_crops_go_a_quarter_of_the_box_beyond_it_at_most():
+@pytest.mark.parametrize(("crop", "share", "most"), [("gt-mixed", 0.5, 10.0), ("gt-near", 0.8, 16.0)])
+def test_near_crops_go_a_little_beyond_the_box_and_are_their_share_of_all(crop, share, most):
     wide = (0.0, 0.0, 1000.0, 1000.0)
     box = (400.0, 400.0, 440.0, 420.0)
-    windows = [draw_window(box, wide, "gt-mixed", np.random.default_rng(seed)) for seed in range(400)]
-    is_near = [box[0] - window[0] <= 10.0 and window[2] - box[2] <= 10.0 for window in windows]
-    assert 0.4 < np.mean(is_near) < 0.6
-    assert all(box[1] - window[1] <= 10.0 for window, near in zip(windows, is_near, strict=True) if near)
+    windows = [draw_window(box, wide, crop, np.random.default_rng(seed)) for seed in range(400)]
+    is_near = [box[0] - window[0] <= most and window[2] - box[2] <= most for window in windows]
+    assert abs(np.mean(is_near) - share) < 0.08
+    near = [window for window, near in zip(windows, is_near, strict=True) if near]
+    assert all(box[1] - window[1] <= most for window in near)
+    assert max(box[0] - window[0] for window in near) > 0.9 * most
 
 
 def test_the_kept_window_is_the_box_cut_to_the_image_or_all_of_it(record):

@@ -10,12 +10,16 @@ import numpy.typing as npt
 from salvit.geometry import Window, clip_window, grow_window, whole_window
 from salvit.types import FloatArray, Record
 
-Crop = Literal["gt-random", "gt-tight", "saliency", "none", "gt-or-none", "gt-mixed"]
+Crop = Literal["gt-random", "gt-tight", "saliency", "none", "gt-or-none", "gt-mixed", "gt-near"]
 CROPS: tuple[str, ...] = get_args(Crop)
 MAX_EXTENSION = 0.8
 """A random crop goes at most this share of the way from the box to the image's edge, on each side."""
 NEAR_EXTENSION = 0.25
 """A near crop goes at most this share of the box's longer side beyond the box, on each side."""
+FOUND_EXTENSION = 0.4
+"""The same of a crop that stands for a near look, whose box was found and not given: twice its margin at the most."""
+NEAR_SHARE = 0.8
+"""So many of the crops that stand for near looks are near; the others are ``gt-random``, as a finder may be wrong."""
 SALIENT = 0.5
 """A pixel of at least this saliency belongs to the object's window."""
 SALIENT_MARGIN = 0.1
@@ -34,11 +38,14 @@ def draw_window(inner: Window, outer: Window, crop: Crop, rng: np.random.Generat
     ``gt-random`` extends each side of the inner window by U(0, 0.8) of the free margin there, as the authors do in
     training and in the test; ``gt-tight`` and ``saliency`` give the inner window, ``none`` the outer one;
     ``gt-or-none`` draws between ``gt-random`` and ``none``, for a model that works with and without a box;
-    ``gt-mixed`` between ``gt-random`` and a near crop, which extends each side by U(0, 0.25) of the longer side.
+    ``gt-mixed`` between ``gt-random`` and a near crop, which extends each side by U(0, 0.25) of the longer side;
+    ``gt-near`` takes four near crops, extended by U(0, 0.4), for one of ``gt-random``: what a model sees that
+    looks near what its finder finds.
     """
-    if crop == "gt-mixed":
-        if rng.random() < 0.5:
-            return _draw_near(inner, outer, rng)
+    if crop in ("gt-mixed", "gt-near"):
+        near, extension = (0.5, NEAR_EXTENSION) if crop == "gt-mixed" else (NEAR_SHARE, FOUND_EXTENSION)
+        if rng.random() < near:
+            return _draw_near(inner, outer, extension, rng)
         crop = "gt-random"
     if crop == "gt-or-none":
         crop = "gt-random" if rng.random() < 0.5 else "none"
@@ -58,10 +65,10 @@ def draw_window(inner: Window, outer: Window, crop: Crop, rng: np.random.Generat
     )
 
 
-def _draw_near(inner: Window, outer: Window, rng: np.random.Generator) -> Window:
+def _draw_near(inner: Window, outer: Window, extension: float, rng: np.random.Generator) -> Window:
     """The inner window and a little more on each side, inside the outer one."""
     x1, y1, x2, y2 = inner
-    left, top, right, bottom = NEAR_EXTENSION * max(x2 - x1, y2 - y1) * rng.random(4)
+    left, top, right, bottom = extension * max(x2 - x1, y2 - y1) * rng.random(4)
     return (
         min(x1, max(x1 - left, outer[0])),
         min(y1, max(y1 - top, outer[1])),
