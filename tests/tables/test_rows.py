@@ -18,6 +18,10 @@ MODEL = Model("salvit-lite0-swift", "animal_pose-lite0-swift")
         ({"queries": 60}, "m-animal_pose-cow-1shot-60q"),
         ({"queries": 60, "transductive": TransductiveSettings()}, "m-animal_pose-cow-1shot-60q-T"),
         (
+            {"queries": 60, "transductive": TransductiveSettings(protocol="paper"), "ways": "both"},
+            "m-animal_pose-cow-1shot-60q-T-authors-bothways",
+        ),
+        (
             {"queries": 60, "first_queries": 15, "transductive": TransductiveSettings(assignment="oracle")},
             "m-animal_pose-cow-1shot-15q-T-oracle",
         ),

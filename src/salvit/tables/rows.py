@@ -107,6 +107,8 @@ class Ask:
             parts.append(f"{self.first_queries or self.queries}q")
         if self.transductive is not None:
             parts.append("T" if self.transductive.assignment == "soft" else f"T-{self.transductive.assignment}")
+            if self.transductive.protocol == "paper":
+                parts.append("authors")
         if self.occluder is not None and self.hidden:
             parts.append(f"{self.occluder}{self.hidden}")
         if self.kind is not None:
