@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from salvit.backbones.base import Backbone, Tokens
+from salvit.backbones.linear import multiply_by_onednn
 
 _MEAN = (0.485, 0.456, 0.406)
 _STD = (0.229, 0.224, 0.225)
@@ -29,6 +30,7 @@ class PatchTransformer(Backbone):
         self, embeddings: nn.Module, blocks: nn.ModuleList, norm: nn.Module, attention_block: int | None
     ) -> None:
         super().__init__()
+        multiply_by_onednn(blocks)
         if attention_block is not None and not 1 <= attention_block <= len(blocks):
             raise ValueError(f"{self.name}: attention_block must be 1 to {len(blocks)}, got {attention_block}")
         self.embeddings, self.blocks, self.norm = embeddings, blocks, norm
