@@ -164,7 +164,7 @@ def _refined_group(shots: int) -> Group:
             Line("Lite0, near, +T, both ways", NEAR, everywhere(replace(refined, ways="both"), every)),
             Line("Lite0, fresh, +T, both ways", FRESH, everywhere(replace(refined, ways="both"), some)),
             Line("Lite0 and DINOv2 joined, +T, both ways", JOINED, everywhere(replace(refined, ways="both"), every)),
-            Line("Lite0 and DINOv2 joined, +T as the authors, both ways", JOINED, everywhere(as_authors, some)),
+            Line("Lite0 and DINOv2 joined, +T as the authors, both ways", JOINED, everywhere(as_authors, ("cow",))),
             Line("DINOv2, light, +T", DINOV2, everywhere(refined)),
         ),
         "SalViT (default)+T",
