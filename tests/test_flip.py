@@ -74,6 +74,19 @@ def test_where_they_do_not_agree_the_better_one_counts_and_the_spread_grows():
     assert merged.covariances[0, 0, 0, 0] == pytest.approx(0.9 * 1 + 0.1 * (1 + 100**2))
 
 
+@pytest.mark.parametrize("covariance", [np.zeros((2, 2)), np.ones((2, 2)), np.diag([1.0, 0.0])])
+def test_a_covariance_that_cannot_be_inverted_is_no_error(covariance):
+    covariances = np.broadcast_to(covariance, (1, 3, 2, 2)).copy()
+    places = ([[10, 10], [20, 10], [0, 10]], [[10, 90], [20, 10], [0, 10]])
+    plain, mirrored = (
+        dataclasses.replace(prediction(place, [score, 0.5, 0.5]), covariances=covariances)
+        for place, score in zip(places, (0.9, 0.1), strict=True)
+    )
+    merged, warnings = merge(plain, mirrored, PAIRS)
+    assert merged.points[0] == pytest.approx(np.array(places[0])) and warnings == [()]  # 80 px apart along no spread
+    assert len(pairs_at_one_place(plain, 0, np.ones(3, dtype=bool), PAIRS)) == 0
+
+
 def test_a_pair_that_changes_places_is_warned_of_and_taken_from_one_way():
     plain = prediction([[10, 10], [20, 10], [0, 10]], [0.9, 0.8, 0.2])
     mirrored = prediction([[10, 10], [0, 10], [20, 10]], [0.9, 0.3, 0.6])

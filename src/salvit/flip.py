@@ -26,6 +26,8 @@ AGREE = 3.0
 """Two ways agree on a point where they lie within this many standard deviations of their difference."""
 SAME_PLACE = 0.25
 """Two points of a pair are at one place where they lie within this many standard deviations."""
+LEAST_VARIANCE = 1e-6
+"""In squared pixels, added where ways are compared: a covariance that cannot be inverted is a point, not an error."""
 Pairs = tuple[tuple[str, str], ...]
 _SIDE = re.compile(r"left|right|(?:^|[\W_])[lr](?:$|[\W_])", re.IGNORECASE)
 
@@ -218,7 +220,7 @@ def _swapped(plain: Prediction, mirrored: Prediction, pairs: Pairs) -> BoolArray
 
 
 def _mahalanobis(apart: FloatArray, covariance: FloatArray) -> FloatArray:
-    solved = np.linalg.solve(covariance, apart[..., None])[..., 0]
+    solved = np.linalg.solve(covariance + LEAST_VARIANCE * np.eye(2), apart[..., None])[..., 0]
     return np.asarray(np.sqrt(np.clip((apart * solved).sum(-1), 0.0, None)))
 
 
