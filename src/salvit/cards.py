@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from salvit.tables.paper import rounded
+
 MARKER = "card"
 FLOOR = "match:lite0"
 """What stands beside a model: nearest features of the network that both released models read."""
@@ -43,16 +45,16 @@ def _is_plain(result: Mapping[str, Any]) -> bool:
 
 def _row(result: Mapping[str, Any], floor: Mapping[str, Any] | None) -> str:
     pck = result["pck"]
-    shares = [" / ".join(f"{pck[kind][at]:.1f}" for kind in ("novel", "base")) for at in ("0.05", "0.1", "0.2")]
+    shares = [" / ".join(rounded(pck[kind][at]) for kind in ("novel", "base")) for at in ("0.05", "0.1", "0.2")]
     calibration = result["calibration"]
     presence = calibration.get("presence_auroc")
     cells = [
         f"{result['data']}, {result['problem']}" if result["problem"] != "all" else result["data"],
         str(result["shots"]),
         *shares,
-        f"{result['harmonic']:.1f} ± {result['ci95']:.1f}",
-        "not run" if floor is None else f"{floor['harmonic']:.1f}",
-        ", ".join(f"{value:.1f}" for value in result["coverage"]),
+        f"{rounded(result['harmonic'])} ± {rounded(result['ci95'])}",
+        "not run" if floor is None else rounded(floor["harmonic"]),
+        ", ".join(rounded(value) for value in result["coverage"]),
         f"{calibration['mean_ellipse_area']:.0f}",
         "–" if presence is None else f"{presence:.2f}",
     ]

@@ -172,7 +172,8 @@ def paper_figure(method: str, unseen: str, shots: int) -> float | None:
 def _cell(case: Case | None, stated: float | None) -> str:
     if case is None:
         return "—"
-    return "{:.1f} ± {:.1f}".format(*case.figure) + ("" if stated is None else f" ({rounded(stated)})")
+    value, spread = case.figure
+    return f"{rounded(value)} ± {rounded(spread)}" + ("" if stated is None else f" ({rounded(stated)})")
 
 
 def _milliseconds(name: str, cases: Iterable[Case]) -> str:

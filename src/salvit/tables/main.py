@@ -155,6 +155,7 @@ def _refined_group(shots: int) -> Group:
     refined, every, some = replace(REFINED, shots=shots), (*ANIMALS, "cub"), ("cow", "cat")
     refined_best = replace(refined, ways="both", decoding="gathered")
     as_authors = replace(refined, ways="both", transductive=TransductiveSettings(protocol="paper"))
+    without = replace(refined, ways="both", transductive=None)
     return Group(
         (
             Line(FULL, DEFAULT, everywhere(refined)),
@@ -164,6 +165,7 @@ def _refined_group(shots: int) -> Group:
             Line("Lite0, near, +T, both ways", NEAR, everywhere(replace(refined, ways="both"), every)),
             Line("Lite0, fresh, +T, both ways", FRESH, everywhere(replace(refined, ways="both"), some)),
             Line("Lite0 and DINOv2 joined, +T, both ways", JOINED, everywhere(replace(refined, ways="both"), every)),
+            Line("Lite0 and DINOv2 joined, both ways, these lists without +T", JOINED, everywhere(without, every)),
             Line("Lite0 and DINOv2 joined, +T as the authors, both ways", JOINED, everywhere(as_authors, ("cow",))),
             Line("DINOv2, light, +T", DINOV2, everywhere(refined)),
         ),

@@ -206,5 +206,8 @@ PRIOR_COST: dict[str, tuple[float, float]] = {
 
 
 def rounded(value: float, digits: int = 1) -> str:
-    """A printed figure, rounded half up by its decimals: 40.65 gives 40.7, though the number in memory is below it."""
-    return str(Decimal(repr(value)).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP))
+    """A figure of a few decimals, rounded half up by them: 40.65 gives 40.7, though the number in memory is below it.
+
+    Ours go by the same rule: result files keep two decimals, and means of them are exact to four.
+    """
+    return str(Decimal(repr(round(value, 4))).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP))

@@ -51,8 +51,8 @@ def _row(line: Line, with_five: Line, results: Mapping[str, Mapping[str, Any]]) 
     if len(figures) < len(found):
         return ""
     five = figure_of(with_five.cells["mean"], line.model, results)
-    cells = [f"{figure.value:.1f} ± {figure.spread:.1f}" for figure in figures[:-1]]
-    means = [f"{figures[-1].value:.1f}", "—" if five is None else f"{five.value:.1f}"]
+    cells = [f"{paper.rounded(figure.value)} ± {paper.rounded(figure.spread or 0.0)}" for figure in figures[:-1]]
+    means = [paper.rounded(figures[-1].value), "—" if five is None else paper.rounded(five.value)]
     label = f"SalViT on {line.label}" if line.label.startswith(("Lite0", "DINO", "ResNet")) else line.label
     return f"| {' | '.join((f'{label}, ours', *cells, *means))} |"
 

@@ -139,9 +139,9 @@ def _text(figure: Figure | None, compared: float | None = None, *, is_ours: bool
     digits = _digits(figure.value)
     if not is_ours:
         return _papers_text(figure, compared, digits)
-    text = f"**{figure.value:.{digits}f}**"
+    text = f"**{paper.rounded(figure.value, digits)}**"
     if figure.spread is not None:
-        text += f" ±{figure.spread:.{digits}f}"
+        text += f" ±{paper.rounded(figure.spread, digits)}"
     return text if compared is None else f"{text} ({signed(figure.value - compared, digits)})"
 
 
@@ -152,7 +152,7 @@ def _papers_text(figure: Figure, compared: float | None, digits: int) -> str:
         text += f" ±{paper.rounded(figure.spread, digits)}"
     if compared is None:
         return text
-    change = paper.rounded(round(figure.value - compared, 4), digits)
+    change = paper.rounded(figure.value - compared, digits)
     return f"{text} ({signed(float(change), digits)})"
 
 
