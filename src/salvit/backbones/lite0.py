@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from salvit.backbones.base import Backbone, Tokens
+from salvit.backbones.linear import OneDnnPointwise, multiply_by_onednn
 
 _LAST_BLOCK_AT_STRIDE = {8: 4, 16: 10, 32: 15}
 _CHANNELS_AT_STRIDE = {8: 40, 16: 112, 32: 320}
@@ -38,6 +42,7 @@ class Lite0(Backbone):
         network = EfficientNet.from_name("efficientnet-lite0")
         self.stem, self.stem_norm, self.activation = network._conv_stem, network._bn0, network._swish
         self.blocks = network._blocks[: _LAST_BLOCK_AT_STRIDE[strides[-1]] + 1]
+        multiply_by_onednn(self.blocks)
         self.stride = strides[0]
         self.channels = sum(_CHANNELS_AT_STRIDE[stride] for stride in strides)
         self._taps = tuple(_LAST_BLOCK_AT_STRIDE[stride] for stride in strides)
@@ -53,7 +58,7 @@ class Lite0(Backbone):
             return images
         features = self._stem(images)
         for block in self.blocks[: self._first_trained]:
-            features = block(features)
+            features = run_block(block, features)
         return features
 
     def finish(self, begun: Tensor) -> Tokens:
@@ -73,7 +78,7 @@ class Lite0(Backbone):
         """The blocks from ``first`` on; what stands before it may be a level itself."""
         levels = [features] if first - 1 in self._taps else []
         for index, block in enumerate(self.blocks[first:], start=first):
-            features = block(features)
+            features = run_block(block, features)
             if index in self._taps:
                 levels.append(features)
         return Tokens(tuple(levels))
@@ -88,3 +93,30 @@ class Lite0(Backbone):
         if key.startswith("_bn0."):
             return "stem_norm." + key.removeprefix("_bn0.")
         return None if key.split(".")[0] in ("_conv_head", "_bn1", "_fc") else key
+
+
+def run_block(block: Any, values: Tensor) -> Tensor:
+    """What an inverted bottleneck of `efficientnet_lite_pytorch` gives, in half as many passes over its memory."""
+    features = values
+    if hasattr(block, "_expand_conv"):
+        features = F.relu6(_normed(block._expand_conv, block._bn0, features))
+    features = F.relu6(_normed(block._depthwise_conv, block._bn1, features))
+    features = _normed(block._project_conv, block._bn2, features)
+    return features + values if block.id_skip and features.shape == values.shape else features
+
+
+def _normed(layer: nn.Conv2d, norm: nn.BatchNorm2d, values: Tensor) -> Tensor:
+    """A convolution and its batch norm, as one convolution where the norm's statistics are fixed."""
+    if norm.training or norm.running_var is None or norm.running_mean is None:
+        normed: Tensor = norm(layer(values))
+        return normed
+    scale = norm.weight * (norm.running_var + norm.eps).rsqrt()  # (E,)
+    weight, bias = layer.weight * scale[:, None, None, None], norm.bias - norm.running_mean * scale
+    if isinstance(layer, OneDnnPointwise):
+        return layer.with_weights(values, weight, bias)
+    kernel, stride = layer.kernel_size[0], layer.stride[0]
+    if stride == 1:
+        return F.conv2d(values, weight, bias, padding=kernel // 2, groups=layer.groups)
+    around = kernel - stride  # of an even side, as TensorFlow pads it
+    padded = F.pad(values, (around // 2, around - around // 2) * 2)
+    return F.conv2d(padded, weight, bias, stride=stride, groups=layer.groups)
