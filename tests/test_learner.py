@@ -1,3 +1,4 @@
+import math
 from dataclasses import replace
 
 import pytest
@@ -118,3 +119,19 @@ def test_a_finder_learns_beside_the_model_from_the_boxes_of_all_pictures_and_cha
     assert {name.split(".")[0] for name, value in finding.named_parameters() if value.grad is not None} == {"finder"}
     others = {name: term for name, term in more.items() if name not in ("finder", "loss")}
     torch.testing.assert_close(more["loss"], with_total(others, TrainSettings())["loss"] + more["finder"])
+
+
+@pytest.mark.parametrize("is_all_ways", [True, False])
+def test_the_bodys_parts_are_taught_by_the_real_keypoints_of_all_pictures(episode, is_all_ways):
+    torch.manual_seed(0)
+    settings = replace(preset("salvit-lite0", "swift"), input_size=128, saliency="none")
+    settings = replace(settings, encoder=replace(settings.encoder, body=3))
+    model = build_model(settings, None)
+    learner = Learner(model, TrainSettings(all_ways=is_all_ways)).train()
+    terms = learner(*flat(replace(episode, num_named=2)))
+    assert terms["body"].item() == pytest.approx(math.log(64), rel=0.2)  # untrained maps of 8 × 8 cells are about even
+    terms["body"].backward()
+    taught = model.encoder.body.maps.weight.grad
+    assert bool((taught[:2] != 0).any()) and bool((taught[2] == 0).all())
+    without = Learner(build_model(replace(settings, encoder=replace(settings.encoder, body=0)), None), TrainSettings())
+    assert "body" not in without.train()(*flat(episode))

@@ -44,6 +44,8 @@ class EpisodeTensors:
     """The masked view of the queries, where the run has one."""
     wanted: Tensor | None = None
     """(Q, M) pairs of query and keypoint that the step looks at; None: the valid ones."""
+    num_named: int = 0
+    """The first so many are the same parts of the body in every episode: auxiliary ones too where paths are fixed."""
 
     @property
     def box_sides(self) -> Tensor:
@@ -110,7 +112,8 @@ class CachedEpisodes:
             device,
         )
         masked = None if self._masker is None else self._masker.draw(query, rng, picks[shots:])
-        return replace(episode, masked=masked, wanted=draw_pairs(episode, self._pairs, rng))
+        named = count_named(self._pool, episode)
+        return replace(episode, masked=masked, wanted=draw_pairs(episode, self._pairs, rng), num_named=named)
 
     def _labels(
         self, drawn: DrawnRecords, picks: list[tuple[str, int]], paths: tuple[tuple[int, int], ...]
@@ -155,13 +158,23 @@ class FreshEpisodes:
         )
         rng = np.random.default_rng(np.random.SeedSequence([self._pool.seed, index, 1]))
         masked = None if self._masker is None else self._masker.draw(query, rng)
-        return replace(episode, masked=masked, wanted=draw_pairs(episode, self._pairs, rng))
+        named = count_named(self._pool, episode)
+        return replace(episode, masked=masked, wanted=draw_pairs(episode, self._pairs, rng), num_named=named)
 
     def _prepare(self, images: LoadedImages) -> EncoderInput:
         device = self._model.device
         pixels = torch.from_numpy(images.pixels).to(device).permute(0, 3, 1, 2).float() / 255.0
         saliency = None if images.saliency is None else torch.from_numpy(images.saliency).to(device).float() / 255.0
         return self._model.prepare(pixels, saliency)
+
+
+def count_named(pool: EpisodePool, episode: EpisodeTensors) -> int:
+    """How many keypoints are the same parts in every episode; none where species have keypoints of their own."""
+    split = pool.problem.split
+    if split.keypoints_by_species:
+        return 0
+    has_fixed_paths = pool.settings.auxiliary == "default" and bool(split.paths)
+    return episode.support_mask.shape[1] if has_fixed_paths else episode.num_real
 
 
 def draw_pairs(episode: EpisodeTensors, settings: PairSettings, rng: np.random.Generator) -> Tensor | None:

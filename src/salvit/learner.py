@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from salvit.episode_tensors import EpisodeTensors
 from salvit.masked_views import MaskedQueries
 from salvit.model.answers import EpisodeOutput
+from salvit.model.body import body_loss
 from salvit.model.detector import SalViT
 from salvit.model.encoder import EncoderInput, EncoderOutput
 from salvit.model.losses import (
@@ -86,7 +87,11 @@ def with_total(terms: dict[str, Tensor], settings: TrainSettings) -> dict[str, T
     zero = terms["main"].new_zeros(())
     papers = [terms.get(name, zero) for name in ("main", "regulariser", "alignment")]
     loss = total_loss(papers[0], papers[1], papers[2], settings.lambdas)
-    weights = {"auxiliary": settings.auxiliary_weight, "presence": settings.presence_weight}
+    weights = {
+        "auxiliary": settings.auxiliary_weight,
+        "presence": settings.presence_weight,
+        "body": settings.body_weight,
+    }
     for name, term in terms.items():
         if name not in ("main", "regulariser", "alignment"):
             loss = loss + weights.get(name, 1.0) * term
@@ -120,7 +125,7 @@ def all_ways(episode: EpisodeTensors, query: EncoderInput, model: SalViT) -> tup
     asked = torch.cat([own[:, None], others, (shown & others.any(1))[:, None]], dim=1)  # (I, I + 2, M)
     places = points[:, None].expand(*asked.shape, 2)[asked]  # (P, 2)
     scales, presence = model.search_at(sets, picks, encoded.features, asked, places)
-    output = EpisodeOutput(scales, encoded.exponents, encoded.features[shots:], presence=presence)
+    output = EpisodeOutput(scales, encoded.exponents, encoded.features[shots:], presence=presence, body=encoded.body)
     is_real = (torch.arange(shown.shape[1], device=device) < episode.num_real).expand_as(asked)
     is_own = torch.zeros_like(asked)
     is_own[:, 0] = True
@@ -144,9 +149,9 @@ class Learner(nn.Module):
         if settings.masking.alignment == "simmim":
             self.simmim = nn.Linear(model.encoder.channels, 3 * model.backbone.stride**2)
 
-    def forward(self, num_real: int, *parts: Tensor | None) -> dict[str, Tensor]:
+    def forward(self, counts: tuple[int, int], *parts: Tensor | None) -> dict[str, Tensor]:
         """The terms of L = λ1 L_ms^occ + λ2 L_reg + λ3 L_aln (paper Sec. 3.3) and their sum, ``loss``."""
-        episode = unflat(num_real, parts)
+        episode = unflat(counts, parts)
         shown = episode.query if episode.masked is None else episode.masked.query
         alignment = self._settings.masking.alignment
         if self._settings.all_ways:
@@ -159,6 +164,8 @@ class Learner(nn.Module):
             terms = episode_losses(output, episode, self.model, self._settings)
         if episode.masked is not None and alignment != "none":
             terms["alignment"] = self._alignment(episode, episode.masked, output)
+        if output.body is not None:
+            terms["body"] = self._body_loss(episode, output.body)
         if self.model.prior is not None:
             terms["prior"] = self._prior_loss(episode, self.model.prior)
         if self.model.finder is not None:
@@ -174,6 +181,12 @@ class Learner(nn.Module):
         """How far the prior that the model makes itself is from the one that it gets, on the clean pictures."""
         seen = episode.support.joined(episode.query)
         return seen.raw.new_zeros(()) if seen.saliency is None else prior.loss(seen.raw, seen.saliency)
+
+    def _body_loss(self, episode: EpisodeTensors, logits: Tensor) -> Tensor:
+        """How far the named parts' maps are from the marks."""
+        points = torch.cat([episode.support_points, episode.query_points])[:, : episode.num_named]
+        shown = torch.cat([episode.support_mask, episode.valid])[:, : episode.num_named]
+        return body_loss(logits, points, shown, self.model.backbone.stride)
 
     def _look(self, episode: EpisodeTensors, query: EncoderInput) -> EpisodeOutput:
         wanted = wanted_pairs(episode)
@@ -213,12 +226,14 @@ def flat(episode: EpisodeTensors) -> tuple[Any, ...]:
     if episode.masked is not None:
         query = episode.masked.query
         masked = (query.raw, query.images, query.saliency, episode.masked.hidden)
-    return (episode.num_real, *inputs[0], *inputs[1], *labels, episode.wanted, *masked)
+    counts = (episode.num_real, episode.num_named)
+    return (counts, *inputs[0], *inputs[1], *labels, episode.wanted, *masked)
 
 
-def unflat(num_real: int, parts: tuple[Any, ...]) -> EpisodeTensors:
+def unflat(counts: tuple[int, int], parts: tuple[Any, ...]) -> EpisodeTensors:
     """The way back."""
     points, mask, targets, valid, boxes, wanted = parts[6:12]
     masked = MaskedQueries(EncoderInput(*parts[12:15]), parts[15]) if len(parts) > 12 else None
     support, query = EncoderInput(*parts[:3]), EncoderInput(*parts[3:6])
-    return EpisodeTensors(support, points, mask, query, targets, valid, num_real, boxes, masked, wanted)
+    num_real, num_named = counts
+    return EpisodeTensors(support, points, mask, query, targets, valid, num_real, boxes, masked, wanted, num_named)

@@ -125,6 +125,8 @@ class TrainSettings:
     """Ours: every picture of an episode is also a support of every other; cheap with ``head.kind = "dynamic"``."""
     presence_weight: float = 0.1
     """Weight of the presence loss, where the model has such a branch."""
+    body_weight: float = 0.5
+    """Weight of the loss of the body's parts, where the model has them (``encoder.body``)."""
     absent_pairs: float = 0.25
     """There: pairs of which the query does not show the keypoint, as a share of the others."""
     masking: MaskingSettings = field(default_factory=MaskingSettings)
@@ -170,6 +172,8 @@ class Recipe:
         names = [data.name for data in self.datasets]
         if len(set(names)) < len(names):
             raise ValueError(f"the recipe names a data set twice ({', '.join(names)}); give each once, with its weight")
+        if self.also and self.model.encoder.body:
+            raise ValueError("model.encoder.body finds the parts of one data set; leave it out, or [[also]]")
 
     @property
     def datasets(self) -> tuple[DataSettings, ...]:

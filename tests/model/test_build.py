@@ -28,9 +28,22 @@ def test_a_finder_is_counted_and_built_for_the_models_grid_and_its_glance():
     assert finding.finder.channels == finding.backbone.glance_channels == finding.backbone.channels
 
 
-def test_a_finder_is_for_salvit_alone():
+def test_a_finder_and_a_body_frame_are_for_salvit_alone():
     with pytest.raises(ValueError, match=r"model\.finder is for salvit; protonet looks at pictures as they are"):
         replace(preset("salvit-lite0", "light"), method="protonet", finder=True)
+    framed = replace(preset("salvit-lite0", "light").encoder, body=4)
+    with pytest.raises(ValueError, match=r"model\.encoder\.body is for salvit; protonet is compared as it is"):
+        replace(preset("salvit-lite0", "light"), method="protonet", encoder=framed)
+
+
+def test_a_body_frame_is_counted_by_itself_and_widens_what_the_head_reads():
+    settings = replace(preset("salvit-lite0", "swift"), input_size=96)
+    plain = build_model(settings, None)
+    framed = build_model(replace(settings, encoder=replace(settings.encoder, body=4)), None)
+    before, after = count_parameters(plain), count_parameters(framed)
+    assert "body frame" not in before and after["total"] == sum(n for part, n in after.items() if part != "total")
+    assert after["SalViT blocks"] == before["SalViT blocks"] and after["body frame"] > 0
+    assert framed.encoder.channels == plain.encoder.channels + framed.encoder.body.channels
 
 
 def test_narrow_models_fit_two_cores():

@@ -3,7 +3,16 @@
 import pytest
 
 from salvit.config import from_mapping, to_mapping
-from salvit.model.settings import ABLATIONS, PRESETS, AttentionSettings, HeadSettings, ModelSettings, ablation, preset
+from salvit.model.settings import (
+    ABLATIONS,
+    PRESETS,
+    AttentionSettings,
+    EncoderSettings,
+    HeadSettings,
+    ModelSettings,
+    ablation,
+    preset,
+)
 
 
 def test_defaults_are_the_papers_main_setting():
@@ -60,4 +69,7 @@ def test_settings_that_cannot_work_are_refused():
         HeadSettings(latent=1)
     with pytest.raises(ValueError, match="positive sizes"):
         HeadSettings(scales=())
+    for wrong in ({"body": -1}, {"body": 3}):
+        with pytest.raises(ValueError, match=r"encoder\.body must be at least 0, and needs encoder\.feature_channels"):
+            EncoderSettings(**wrong)
     assert AttentionSettings(position="none").position == "none"

@@ -30,6 +30,8 @@ class EpisodeOutput:
     """(Q, D, H, W), for the alignment of features."""
     presence: Tensor | None = field(default=None, kw_only=True)
     """Logits that a keypoint is there to be seen, for the pairs of ``scales``, where the model has such a branch."""
+    body: Tensor | None = field(default=None, kw_only=True)
+    """(K + Q, n, H, W) logits of the body's parts in support and query images, where ``encoder.body`` asks for them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,11 +94,13 @@ def count_parameters(model: SalViT) -> dict[str, int]:
     whole = _count(encoder)
     embedding = _count(getattr(encoder, "embedding", None))
     generators = sum(_count(block.morphology) for block in getattr(encoder, "blocks", ()))
-    counts["SalViT blocks"] = whole - embedding - generators
+    counts["SalViT blocks"] = whole - embedding - generators - _count(encoder.body)
     counts["saliency embedding"] = embedding
     counts["parameter generator"] = generators
     counts["descriptor net"] = _count(model.descriptor)
     counts["localisation net"] = _count(model.locator)
+    if encoder.body is not None:
+        counts["body frame"] = _count(encoder.body)
     if model.prior is not None:
         counts["taught prior"] = _count(model.prior)
     if model.finder is not None:

@@ -221,7 +221,7 @@ class SalViT(nn.Module):
         marked, features = encoded.features[:shots], encoded.features[shots:]
         asked = self.ask(self.represent(marked, points_input), mask, self.moments(marked))
         output = self.answer(asked, features, wanted, (marked, points_input, mask))
-        return replace(output, exponents=encoded.exponents)
+        return replace(output, exponents=encoded.exponents, body=encoded.body)
 
     def answer(
         self, asked: Asked, features: Tensor, wanted: Tensor | None, marked: tuple[Tensor, Tensor, Tensor]

@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from salvit.backbones.linear import multiply_by_onednn
 from salvit.model.locator import Located, ScaleOutput, decode, grid_target
 from salvit.model.resampling import at_cells, vectors_at_cells
 
@@ -87,6 +88,7 @@ class DynamicDescriptor(nn.Module):
         self.bias = nn.Parameter(torch.zeros(len(scales), self.outputs))
         self.gain = nn.Parameter(torch.full((len(scales),), raw_gain)) if compared else None
         self.channels = channels
+        multiply_by_onednn(self)
 
     def look(self, features: Tensor) -> Tensor:
         """All that is made of a picture alone: (Q, D, H, W) -> (Q, C + 2, m + R).

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from salvit.backbones.linear import multiply_by_onednn
 from salvit.model.attention import MaskedSelfAttention
+from salvit.model.body import BodyFrame
 from salvit.model.morphology import MorphologyLearner, SaliencyEmbedding
 from salvit.model.position import AbsolutePosition
 from salvit.model.saliency_mask import downscale
@@ -47,6 +49,8 @@ class EncoderOutput:
     """(B, T) learnt exponents θ̃, for the regulariser."""
     masks: Tensor | None = None
     """(B, T, H, W) saliency after its shape was learnt."""
+    body: Tensor | None = None
+    """(B, n, H, W) logits of the parts' maps, where ``encoder.body`` asks for them."""
 
 
 class SalViTBlock(nn.Module):
@@ -98,6 +102,8 @@ class Encoder(nn.Module):
         self.channels = encoder.feature_channels or joined
         self.reduce = _Reduce(joined, self.channels) if encoder.feature_channels else nn.Identity()
         self.dropout = nn.Dropout(encoder.dropout)
+        self.body = BodyFrame(self.channels, grid_hw, encoder.body) if encoder.body else None
+        self.channels += 0 if self.body is None else self.body.channels
         self.compared = raw_channels if encoder.keeps_raw else 0
         self.channels += self.compared
         if encoder.join == "raw":
@@ -117,12 +123,14 @@ class Encoder(nn.Module):
         )
         for part in (self.to_tokens, self.blocks, self.outputs):
             part.apply(_init_transformer)
+        multiply_by_onednn(self)
 
     def forward(self, batch: EncoderInput) -> EncoderOutput:
         """Raw tokens, images and saliency to features 𝓔(I)."""
         raw = self.dropout(batch.raw)
         if self.join == "raw":
-            return EncoderOutput(self._features(raw, batch))
+            features, body = self._features(raw, batch)
+            return EncoderOutput(features, body=body)
         saliency, embedding = self._saliency(batch)
         tokens = self.position(self.to_tokens(raw.flatten(2).transpose(1, 2)))  # (B, P, D)
         outputs, masks, exponents = [], [], []
@@ -133,16 +141,23 @@ class Encoder(nn.Module):
             exponents.append(exponent)
         vit = torch.cat(outputs, dim=-1).transpose(1, 2).unflatten(2, self.grid_hw)  # (B, d_vit, H, W)
         shaped = _stack(masks)
+        features, body = self._features(vit if self.join == "vit" else torch.cat([raw, vit], dim=1), batch)
         return EncoderOutput(
-            self._features(vit if self.join == "vit" else torch.cat([raw, vit], dim=1), batch),
+            features,
             None if (learnt := _stack(exponents)) is None else learnt[..., 0],
             None if shaped is None else shaped.unflatten(2, self.grid_hw),
+            body,
         )
 
-    def _features(self, joined: Tensor, batch: EncoderInput) -> Tensor:
-        """What was joined, reduced, and the raw tokens beside it where they are kept."""
-        features: Tensor = self.dropout(self.reduce(joined))
-        return torch.cat([features, batch.raw], dim=1) if self.compared else features
+    def _features(self, joined: Tensor, batch: EncoderInput) -> tuple[Tensor, Tensor | None]:
+        """What was joined, reduced, the place on the body and the raw tokens beside it where they are kept."""
+        features: Tensor = self.reduce(joined)
+        body = None
+        if self.body is not None:
+            told, body = self.body(features)
+            features = torch.cat([features, told], dim=1)
+        features = self.dropout(features)
+        return torch.cat([features, batch.raw], dim=1) if self.compared else features, body
 
     def last_attention(self, batch: EncoderInput) -> Tensor | None:
         """Attention of the last block, mean over heads: (B, P, P); None where there are no blocks."""

@@ -104,12 +104,17 @@ class EncoderSettings:
     """Ours: a linear layer brings what was joined to so many channels; None: not, as in the paper."""
     keeps_raw: bool = False
     """Ours: raw tokens stay beside the features, for the ``dynamic`` head to compare."""
+    body: int = 0
+    """Ours: so many parts of the body are found beside, those of the training set by name and further ones without, and
+    every cell knows its place among them (body.py); 0: none."""
     dropout: float = 0.0
     """Ours: in training, the share of raw tokens' and of features' numbers that become 0."""
 
     def __post_init__(self) -> None:
         if self.blocks < 1 or self.vit_channels % self.blocks:
             raise ValueError(f"encoder: {self.vit_channels} channels do not divide among {self.blocks} blocks")
+        if self.body < 0 or (self.body and self.feature_channels is None):
+            raise ValueError(f"encoder.body must be at least 0, and needs encoder.feature_channels; got {self.body}")
         if not 0 <= self.dropout < 1:
             raise ValueError(f"encoder.dropout must be at least 0 and below 1, got {self.dropout}")
 
@@ -196,6 +201,8 @@ class ModelSettings:
             )
         if self.finder and self.method != "salvit":
             raise ValueError(f"model.finder is for salvit; {self.method} looks at pictures as they are")
+        if self.encoder.body and self.method != "salvit":
+            raise ValueError(f"model.encoder.body is for salvit; {self.method} is compared as it is")
         if self.reweight and (self.method == "salvit" or self.saliency == "none"):
             raise ValueError("model.reweight is for a compared method (model.method) that has a saliency")
 

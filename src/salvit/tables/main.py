@@ -34,6 +34,13 @@ JOINED = Model(
     together=(("cow", "sheep"), ("cat", "dog")),
 )
 """Lite0 and DINOv2 joined, corrected too; it begins on Lite0 alone, on views near the object."""
+BODY = Model(
+    "salvit-lite0-body",
+    "animal_pose-body",
+    first="animal_pose-body-first",
+    together=(("cow", "sheep"), ("cat", "dog")),
+)
+"""On Lite0 alone again, with a body frame, corrected too."""
 STUDY = Model("study-lite0", "study-lite0")
 """What studies on Lite0 are compared with: the same at their smaller budget."""
 DINOV2 = Model("salvit-dinov2-light", "animal_pose-dinov2")
@@ -141,6 +148,8 @@ def _default_group(shots: int) -> Group:
             Line("Lite0, corrected, both ways", CORRECTED, everywhere(replace(plain, ways="both"), some)),
             Line("Lite0 and DINOv2 joined", JOINED, everywhere(plain, every)),
             Line("Lite0 and DINOv2 joined, both ways", JOINED, everywhere(replace(plain, ways="both"), every)),
+            Line("Lite0, body", BODY, everywhere(plain, every)),
+            Line("Lite0, body, both ways", BODY, everywhere(replace(plain, ways="both"), every)),
             Line("ResNet-50, light", resnet50, everywhere(plain)),
             Line("ResNet-50, swift", RESNET50, everywhere(plain, ("cow",))),
             Line("Lite0, full setting", lite0, everywhere(plain)),
@@ -167,6 +176,7 @@ def _refined_group(shots: int) -> Group:
             Line("Lite0 and DINOv2 joined, +T, both ways", JOINED, everywhere(replace(refined, ways="both"), every)),
             Line("Lite0 and DINOv2 joined, both ways, these lists without +T", JOINED, everywhere(without, every)),
             Line("Lite0 and DINOv2 joined, +T as the authors, both ways", JOINED, everywhere(as_authors, ("cow",))),
+            Line("Lite0, body, +T, both ways", BODY, everywhere(replace(refined, ways="both"), every)),
             Line("DINOv2, light, +T", DINOV2, everywhere(refined)),
         ),
         "SalViT (default)+T",
@@ -208,6 +218,7 @@ MAIN = Table(
     "model finds in it. Fresh: as near, on views drawn anew in every episode, with changes of colour, and with "
     "episodes of several species. Corrected: the weights of fresh, those that marks make corrected on the marked "
     "pictures themselves. Joined: first as fresh, on views near the object, then on DINOv2's tokens too, corrected. "
+    "Body: first as joined, on Lite0 alone, with a body frame, then corrected. "
     "As the authors: only queries that truly show a keypoint may give a pseudo label of it, so labels are looked at.",
     (_main_block(1), _main_block(5)),
 )
