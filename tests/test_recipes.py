@@ -48,11 +48,6 @@ def test_further_data_sets_survive_too(tmp_path):
         ("[train]\nepisodes = 5\nepisodes_per_step = 2\n", [], "multiple"),
         ('[[also]]\nname = "animal_pose"\n', [], r"names a data set twice \(animal_pose, animal_pose\)"),
         ('[[also]]\nname = "cub"\nweight = 0\n', [], "weight must be above 0"),
-        (
-            '[model]\nwidth = "swift"\nencoder.body = 4\n[[also]]\nname = "cub"\n',
-            [],
-            "finds the parts of one data set",
-        ),
         ('[[also]]\nname = "cub"\nweights = 1\n', [], r"unknown setting 'also\[0\]\.weights'"),
         ('extends = "r.toml"\n', [], "leads back to itself"),
         ('extends = "absent.toml"\n', [], "does not exist"),

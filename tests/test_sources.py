@@ -111,6 +111,10 @@ def test_sources_mix_the_sets_and_look_at_the_dev_of_each(recipe, problems, mode
     assert {name: set(kinds) for name, kinds in sources.dev.items()} == {"creatures": {"base"}, "coco": {"base"}}
     counts = {sources.train.load(index).num_real for index in range(8)}
     assert counts == {len(KEYPOINTS)}  # the COCO file has the same names
+    loaded = [sources.train.load(index) for index in range(8)]
+    parts = {sources.train.choose(index): (one.first_part, one.num_named) for index, one in enumerate(loaded)}
+    named = loaded[0].support_mask.shape[1]  # with the auxiliary ones, whose paths are fixed
+    assert sources.train.choose(0) == 0 and parts == {0: (0, named), 1: (named, 0)}  # COCO species have their own
     figures = dev_of_all(model, sources.dev, 2)
     assert set(figures) == {"creatures", "coco", "harmonic"}
     assert figures["harmonic"] == pytest.approx((figures["creatures"] + figures["coco"]) / 2, abs=1e-3)

@@ -12,9 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from salvit.data.auxiliary import interpolate
-from salvit.data.episodes import DrawnRecords, EpisodePool, draw_paths
+from salvit.data.auxiliary import NODES, default_paths, interpolate
+from salvit.data.episodes import AuxiliaryMode, DrawnRecords, EpisodePool, draw_paths
 from salvit.data.loading import LoadedImages, LoadSettings, load_episode
+from salvit.data.splits import Problem
 from salvit.features import TokenCache
 from salvit.masked_views import MaskedQueries, Masker
 from salvit.model.detector import SalViT
@@ -45,7 +46,9 @@ class EpisodeTensors:
     wanted: Tensor | None = None
     """(Q, M) pairs of query and keypoint that the step looks at; None: the valid ones."""
     num_named: int = 0
-    """The first so many are the same parts of the body in every episode: auxiliary ones too where paths are fixed."""
+    """The first so many are the same parts of the body in every episode of a data set (:func:`count_parts`)."""
+    first_part: int = 0
+    """The number of the first of them among the parts of all data sets that are trained on."""
 
     @property
     def box_sides(self) -> Tensor:
@@ -112,8 +115,8 @@ class CachedEpisodes:
             device,
         )
         masked = None if self._masker is None else self._masker.draw(query, rng, picks[shots:])
-        named = count_named(self._pool, episode)
-        return replace(episode, masked=masked, wanted=draw_pairs(episode, self._pairs, rng), num_named=named)
+        parts = count_parts(self._pool.problem, self._pool.settings.auxiliary)
+        return replace(episode, masked=masked, wanted=draw_pairs(episode, self._pairs, rng), num_named=parts)
 
     def _labels(
         self, drawn: DrawnRecords, picks: list[tuple[str, int]], paths: tuple[tuple[int, int], ...]
@@ -158,8 +161,8 @@ class FreshEpisodes:
         )
         rng = np.random.default_rng(np.random.SeedSequence([self._pool.seed, index, 1]))
         masked = None if self._masker is None else self._masker.draw(query, rng)
-        named = count_named(self._pool, episode)
-        return replace(episode, masked=masked, wanted=draw_pairs(episode, self._pairs, rng), num_named=named)
+        parts = count_parts(self._pool.problem, self._pool.settings.auxiliary)
+        return replace(episode, masked=masked, wanted=draw_pairs(episode, self._pairs, rng), num_named=parts)
 
     def _prepare(self, images: LoadedImages) -> EncoderInput:
         device = self._model.device
@@ -168,13 +171,16 @@ class FreshEpisodes:
         return self._model.prepare(pixels, saliency)
 
 
-def count_named(pool: EpisodePool, episode: EpisodeTensors) -> int:
-    """How many keypoints are the same parts in every episode; none where species have keypoints of their own."""
-    split = pool.problem.split
+def count_parts(problem: Problem, auxiliary: AuxiliaryMode) -> int:
+    """How many of a training episode's keypoints are the same parts in every episode.
+
+    Its base keypoints, and the auxiliary ones where paths are fixed; none where species have keypoints of their own.
+    """
+    split = problem.split
     if split.keypoints_by_species:
         return 0
-    has_fixed_paths = pool.settings.auxiliary == "default" and bool(split.paths)
-    return episode.support_mask.shape[1] if has_fixed_paths else episode.num_real
+    paths = default_paths(split.base, split.paths) if auxiliary == "default" else ()
+    return len(split.base) + len(NODES) * len(paths)
 
 
 def draw_pairs(episode: EpisodeTensors, settings: PairSettings, rng: np.random.Generator) -> Tensor | None:

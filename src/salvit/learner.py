@@ -149,7 +149,7 @@ class Learner(nn.Module):
         if settings.masking.alignment == "simmim":
             self.simmim = nn.Linear(model.encoder.channels, 3 * model.backbone.stride**2)
 
-    def forward(self, counts: tuple[int, int], *parts: Tensor | None) -> dict[str, Tensor]:
+    def forward(self, counts: tuple[int, ...], *parts: Tensor | None) -> dict[str, Tensor]:
         """The terms of L = λ1 L_ms^occ + λ2 L_reg + λ3 L_aln (paper Sec. 3.3) and their sum, ``loss``."""
         episode = unflat(counts, parts)
         shown = episode.query if episode.masked is None else episode.masked.query
@@ -186,7 +186,7 @@ class Learner(nn.Module):
         """How far the named parts' maps are from the marks."""
         points = torch.cat([episode.support_points, episode.query_points])[:, : episode.num_named]
         shown = torch.cat([episode.support_mask, episode.valid])[:, : episode.num_named]
-        return body_loss(logits, points, shown, self.model.backbone.stride)
+        return body_loss(logits, points, shown, self.model.backbone.stride, episode.first_part)
 
     def _look(self, episode: EpisodeTensors, query: EncoderInput) -> EpisodeOutput:
         wanted = wanted_pairs(episode)
@@ -226,14 +226,14 @@ def flat(episode: EpisodeTensors) -> tuple[Any, ...]:
     if episode.masked is not None:
         query = episode.masked.query
         masked = (query.raw, query.images, query.saliency, episode.masked.hidden)
-    counts = (episode.num_real, episode.num_named)
+    counts = (episode.num_real, episode.num_named, episode.first_part)
     return (counts, *inputs[0], *inputs[1], *labels, episode.wanted, *masked)
 
 
-def unflat(counts: tuple[int, int], parts: tuple[Any, ...]) -> EpisodeTensors:
+def unflat(counts: tuple[int, ...], parts: tuple[Any, ...]) -> EpisodeTensors:
     """The way back."""
     points, mask, targets, valid, boxes, wanted = parts[6:12]
     masked = MaskedQueries(EncoderInput(*parts[12:15]), parts[15]) if len(parts) > 12 else None
     support, query = EncoderInput(*parts[:3]), EncoderInput(*parts[3:6])
-    num_real, num_named = counts
-    return EpisodeTensors(support, points, mask, query, targets, valid, num_real, boxes, masked, wanted, num_named)
+    real, *named = counts
+    return EpisodeTensors(support, points, mask, query, targets, valid, real, boxes, masked, wanted, *named)

@@ -172,8 +172,6 @@ class Recipe:
         names = [data.name for data in self.datasets]
         if len(set(names)) < len(names):
             raise ValueError(f"the recipe names a data set twice ({', '.join(names)}); give each once, with its weight")
-        if self.also and self.model.encoder.body:
-            raise ValueError("model.encoder.body finds the parts of one data set; leave it out, or [[also]]")
 
     @property
     def datasets(self) -> tuple[DataSettings, ...]:

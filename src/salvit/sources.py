@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +25,7 @@ from salvit.episode_tensors import (
     EpisodeTensors,
     FreshEpisodes,
     PairSettings,
+    count_parts,
     rng_of_episode,
 )
 from salvit.features import SaliencyOf, Track, ViewSettings, open_cache
@@ -81,8 +84,12 @@ def choose_source(weights: Sequence[float], seed: int, index: int) -> int:
 class MixedEpisodes:
     """Episodes of several sources; each is drawn with the chance that its weight gives it."""
 
-    def __init__(self, sources: Sequence[EpisodeSource], weights: Sequence[float], seed: int) -> None:
+    def __init__(
+        self, sources: Sequence[EpisodeSource], weights: Sequence[float], seed: int, parts: Sequence[int] = ()
+    ) -> None:
+        """``parts``: how many parts of the body each source names; those of one come after those of another."""
         self._sources, self._weights, self._seed = sources, weights, seed
+        self._first_parts = [0, *accumulate(parts)] if parts else []
 
     def choose(self, index: int) -> int:
         """The number of the source that episode ``index`` comes from."""
@@ -90,7 +97,9 @@ class MixedEpisodes:
 
     def load(self, index: int) -> EpisodeTensors:
         """Episode number ``index``."""
-        return self._sources[self.choose(index)].load(index)
+        number = self.choose(index)
+        episode = self._sources[number].load(index)
+        return replace(episode, first_part=self._first_parts[number]) if self._first_parts else episode
 
 
 class Sources:
@@ -109,7 +118,8 @@ class Sources:
         pairs = list(zip(recipe.datasets, problems, strict=True))
         each = [self._train_source(data, problem) for data, problem in pairs]
         weights = [data.weight for data in recipe.datasets]
-        self.train: EpisodeSource = each[0] if len(each) == 1 else MixedEpisodes(each, weights, settings.seed)
+        parts = [count_parts(problem, settings.auxiliary) for problem in problems]
+        self.train: EpisodeSource = each[0] if len(each) == 1 else MixedEpisodes(each, weights, settings.seed, parts)
         self.dev: dict[str, dict[Kind, EpisodeSource]] = {}
         if settings.dev_every:
             self.dev = {p.name: self._dev_sources(data, p) for data, p in pairs if p.records["dev"]}

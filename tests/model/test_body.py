@@ -58,7 +58,10 @@ def test_parts_without_a_name_are_not_taught_and_too_few_are_an_error():
     logits = torch.randn(1, 3, *GRID, requires_grad=True)
     body_loss(logits, torch.full((1, 2, 2), 20.0), torch.ones(1, 2, dtype=torch.bool), 16).backward()
     assert bool((logits.grad[:, :2] != 0).any()) and bool((logits.grad[:, 2] == 0).all())
-    with pytest.raises(ValueError, match="is 3, and the data set has 4"):
+    logits.grad = None  # those of another data set come after them
+    body_loss(logits, torch.full((1, 1, 2), 20.0), torch.ones(1, 1, dtype=torch.bool), 16, first=2).backward()
+    assert bool((logits.grad[:, :2] == 0).all()) and bool((logits.grad[:, 2] != 0).any())
+    with pytest.raises(ValueError, match="is 3, and what is trained on has 4"):
         body_loss(logits, torch.zeros(1, 4, 2), torch.ones(1, 4, dtype=torch.bool), 16)
 
 

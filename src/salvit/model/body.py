@@ -25,8 +25,8 @@ _SPREAD = 0.7
 class BodyFrame(nn.Module):
     """Features to what tells of each cell's place on the body.
 
-    The first parts are those of the training set, in its order; further ones have no name, and are learnt by what they
-    are good for.
+    The first parts are those of the data sets that are trained on, one set after the other; further ones have no name,
+    and are learnt by what they are good for.
 
     Args:
         channels_in: D.
@@ -79,18 +79,18 @@ def places_among(logits: Tensor) -> Tensor:
     return placed
 
 
-def body_loss(logits: Tensor, points_input: Tensor, shown: Tensor, stride: int) -> Tensor:
+def body_loss(logits: Tensor, points_input: Tensor, shown: Tensor, stride: int, first: int = 0) -> Tensor:
     """Cross entropy of the named parts' maps with a Gaussian about each mark that is shown; 0 where none is.
 
-    Shapes: logits (B, n, H, W), points_input (B, M, 2), shown (B, M); the first M parts are those keypoints.
+    Shapes: logits (B, n, H, W), points_input (B, M, 2), shown (B, M): the M parts from ``first`` on.
     """
     height, width = logits.shape[-2:]
-    count = points_input.shape[1]
-    if count > logits.shape[1]:
-        raise ValueError(f"model.encoder.body is {logits.shape[1]}, and the data set has {count} parts with a name")
+    end = first + points_input.shape[1]
+    if end > logits.shape[1]:
+        raise ValueError(f"model.encoder.body is {logits.shape[1]}, and what is trained on has {end} parts with a name")
     places = input_to_grid(points_input, stride)  # (B, M, 2)
     y, x = (torch.arange(side, device=logits.device, dtype=logits.dtype) for side in (height, width))
     across, down = (x - places[..., :1]).square(), (y - places[..., 1:]).square()
     aim = (-(down[..., :, None] + across[..., None, :]).flatten(-2) / (2 * _SPREAD**2)).softmax(-1)  # (B, M, P)
-    losses = -(aim * logits[:, :count].flatten(2).log_softmax(-1)).sum(-1)
+    losses = -(aim * logits[:, first:end].flatten(2).log_softmax(-1)).sum(-1)
     return (losses * shown).sum() / shown.sum().clamp_min(1)
