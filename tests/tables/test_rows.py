@@ -46,6 +46,12 @@ def test_species_that_are_held_back_together_share_their_first_training():
     assert model.first_changes("horse") == ("train.seed=1", "data.unseen=horse")
 
 
+def test_a_data_set_may_have_recipes_of_its_own():
+    model = Model("m", "second", first="first", apart=(("cub", "cub-second", "cub-first"),))
+    assert (model.on("cub").recipe, model.on("cub").first, model.on("cub").name) == ("cub-second", "cub-first", "m")
+    assert model.on("animal_pose") == model
+
+
 def test_a_figure_is_the_mean_of_its_results_with_the_interval_of_independent_ones(result):
     cell = Cell((COW, replace(COW, unseen="cat")))
     names = [ask.name_for(MODEL.name) for ask in cell.asks]

@@ -9,7 +9,7 @@ from dataclasses import replace
 from salvit.provenance import FIRST, RUN, evaluate_command, freeze_command
 from salvit.tables.rows import Ask, Line, Model, Table
 
-OWN_DATA = {"deepfashion2": "deepfashion2", "toy": "creatures"}
+OWN_DATA = {"cub": "cub", "deepfashion2": "deepfashion2", "toy": "creatures"}
 """How the names of recipes begin that are not of Animal Pose, and their data sets."""
 
 

@@ -39,6 +39,7 @@ BODY = Model(
     "animal_pose-body",
     first="animal_pose-body-first",
     together=(("cow", "sheep"), ("cat", "dog")),
+    apart=(("cub", "cub-body", "cub-body-first"),),
 )
 """On Lite0 alone again, with a body frame, corrected too."""
 STUDY = Model("study-lite0", "study-lite0")

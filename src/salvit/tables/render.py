@@ -180,7 +180,7 @@ def _commands(table: Table, results: Results, results_at: str) -> str:
             done += [f"- {_ran(name, result, results_at)}", "", *_code(str(result["command"]), "  "), ""]
         if not runs and line.model.recipe:
             ask = next(ask for cell in line.cells.values() for ask in cell.asks)
-            ready += [f"# {_plain(line)}", training_of(line.model, ask)]
+            ready += [f"# {_plain(line)}", training_of(line.model.on(ask.data), ask)]
     parts = ["<details><summary>Commands, episodes, result files</summary>", ""]
     if table.command:
         parts += [*_code(table.command), ""]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from salvit.encoded_lists import Ways
@@ -47,6 +47,13 @@ class Model:
     """The recipe of a training that it goes on from; empty: it goes on from none."""
     together: tuple[tuple[str, ...], ...] = ()
     """Unseen species that the first training holds back together: their second ones share it."""
+    apart: tuple[tuple[str, str, str], ...] = ()
+    """Data sets with recipes of their own: data set, recipe, recipe of the first training."""
+
+    def on(self, data: str) -> Model:
+        """The model as it is trained on one data set."""
+        recipes = {name: replace(self, recipe=recipe, first=first, apart=()) for name, recipe, first in self.apart}
+        return recipes.get(data, self)
 
     def held_back(self, unseen: str) -> tuple[str, ...]:
         """What the first training of a problem holds back."""
@@ -217,5 +224,5 @@ def asks_of(tables: Sequence[Table], *, is_full: bool = False) -> list[tuple[Mod
         for line in (line for block in table.blocks for group in block.groups for line in group.lines):
             for cell in line.cells.values():
                 for ask in cell.asks if cell.is_here or is_full else ():
-                    wanted.setdefault(ask.name_for(line.model.name), (line.model, ask))
+                    wanted.setdefault(ask.name_for(line.model.name), (line.model.on(ask.data), ask))
     return list(wanted.values())
