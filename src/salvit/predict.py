@@ -94,7 +94,8 @@ def conclusions_of(detector: Detector) -> str:
     head = detector.settings.head
     filters = f" filters {head.filter_gain:g}" if head.filter_gain else ""
     corrections = f" corrections {head.correction:g}" if head.correction else ""
-    return f"{head.decoding}{filters}{corrections} {detector.calibration}"
+    parts = " parts" if head.parts else ""
+    return f"{head.decoding}{filters}{corrections}{parts} {detector.calibration}"
 
 
 def choose_device(device: str) -> str:

@@ -82,11 +82,11 @@ def creature_episode() -> Callable[..., Episode]:
 
 @pytest.fixture(scope="session")
 def model_with():
-    """Builds a small SalViT with the dynamic head, untrained, some of the head's settings changed."""
+    """Builds a small SalViT with the dynamic head, untrained, some of the head's settings changed, or a body frame."""
 
-    def build(**head):
+    def build(*, body=0, **head):
         settings = preset("salvit-lite0", "swift")
-        encoder, changed = replace(settings.encoder, keeps_raw=True), replace(settings.head, **head)
+        encoder, changed = replace(settings.encoder, keeps_raw=True, body=body), replace(settings.head, **head)
         torch.manual_seed(0)
         return build_model(replace(settings, input_size=96, saliency="none", encoder=encoder, head=changed), None)
 

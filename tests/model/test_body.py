@@ -78,6 +78,7 @@ def test_maps_are_learnt_by_heart_and_every_part_of_it_gets_a_gradient():
         (loss + 0.0 * told.sum()).backward()
         optimizer.step()
     assert told.shape == (4, 6, *GRID) and logits.shape == (4, 2, *GRID)
+    assert torch.equal(body.find(features), body(features)[1])
     cells = ((points + 0.5) / 16).floor().long()
     assert logits.flatten(2).argmax(-1).tolist() == (cells[..., 1] * 5 + cells[..., 0]).tolist()
     body.zero_grad(set_to_none=True)

@@ -110,7 +110,7 @@ def test_what_was_kept_in_half_precision_teaches_the_same(model, picture, exampl
 
 def test_a_pack_without_corrections_is_refused(model, picture, example):
     pack = replace(model.learn([example(0)]), extra={})
-    with pytest.raises(ValueError, match="or corrections; learn it again"):
+    with pytest.raises(ValueError, match="had all that it looks with; learn it again"):
         model.detect(pack, [picture(1)])
 
 

@@ -131,9 +131,9 @@ def test_features_of_half_precision_are_searched_as_the_page_keeps_them(model, p
 
 def test_a_pack_without_moments_is_refused(model, picture, example):
     pack = replace(model.learn([example(0)]), extra={})
-    with pytest.raises(ValueError, match=r"before .* had filters or corrections; learn it again"):
+    with pytest.raises(ValueError, match=r"before .* had all that it looks with; learn it again"):
         model.detect(pack, [picture(1)])
-    with pytest.raises(ValueError, match="had filters"):
+    with pytest.raises(ValueError, match="had all that it looks with"):
         refine_pack(model, pack, [model.encode([picture(1)])])
 
 

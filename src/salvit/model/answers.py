@@ -15,7 +15,7 @@ from torch import Tensor
 from salvit.geometry import is_inside
 from salvit.model.dynamic import Weights
 from salvit.model.locator import ScaleOutput
-from salvit.types import Example
+from salvit.types import Example, FittedImage
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,26 @@ class Asked:
     """Of the dynamic head: the mean of those that each example makes."""
     filters: Tensor | None = field(default=None, kw_only=True)
     """(N, D), where ``head.filter_gain`` asks for them."""
+    parts: Tensor | None = field(default=None, kw_only=True)
+    """(N, n + 1) which part each keypoint is (:func:`salvit.model.parts.part_shares`), where ``head.parts`` asks."""
+
+
+def images_as_tensors(
+    images: Sequence[FittedImage], input_size: int, name: str, device: torch.device
+) -> tuple[Tensor, Tensor | None]:
+    """Pixels (B, 3, S, S) in [0, 1] and saliency (B, S, S), None where no image has one; ``name`` is who takes them."""
+    for image in images:
+        if image.pixels.shape[:2] != (input_size, input_size):
+            raise ValueError(
+                f"{name} takes images fitted to {input_size}×{input_size} pixels, got "
+                f"{image.pixels.shape[1]}×{image.pixels.shape[0]} {image.source}"
+            )
+    pixels = torch.from_numpy(np.stack([image.pixels for image in images])).to(device)
+    given = [image.saliency for image in images if image.saliency is not None]
+    if given and len(given) != len(images):
+        raise ValueError(f"{len(given)} of {len(images)} images have saliency; expected all or none in one batch")
+    saliency = torch.from_numpy(np.stack(given)).to(device, torch.float32) if given else None
+    return pixels.permute(0, 3, 1, 2).float() / 255.0, saliency
 
 
 def marks_of(examples: Sequence[Example], input_size: int) -> tuple[tuple[str, ...], Tensor, Tensor]:

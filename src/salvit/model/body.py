@@ -53,12 +53,21 @@ class BodyFrame(nn.Module):
 
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Features (B, D, H, W) to what is told of each cell (B, E, H, W), and logits of parts (B, n, H, W)."""
-        seen = F.relu(self.tokens(features) + self.position)
-        for layer in self.mix:
-            seen = seen + layer(seen)
+        seen = self._see(features)
         logits = self.maps(seen)
         told: Tensor = self.out(self.tell(torch.cat([seen, places_among(logits), torch.tanh(logits / 5)], dim=1)))
         return told, logits
+
+    def find(self, features: Tensor) -> Tensor:
+        """The logits of parts alone: (B, D, H, W) -> (B, n, H, W)."""
+        logits: Tensor = self.maps(self._see(features))
+        return logits
+
+    def _see(self, features: Tensor) -> Tensor:
+        seen = F.relu(self.tokens(features) + self.position)
+        for layer in self.mix:
+            seen = seen + layer(seen)
+        return seen
 
 
 def places_among(logits: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ from salvit.backbones import Backbone, Tokens
 from salvit.backbones.batch_norm import set_batch_norm
 from salvit.backbones.files import hash_weights
 from salvit.geometry import Fit, input_to_grid
-from salvit.model.answers import Asked, EpisodeOutput, marks_of
+from salvit.model.answers import Asked, EpisodeOutput, images_as_tensors, marks_of
 from salvit.model.certainty import Calibration, calibrated
 from salvit.model.corrections import CORRECTIONS, Marks, corrected, learn_corrections
 from salvit.model.dynamic import DynamicDescriptor, DynamicLocator
@@ -33,6 +33,7 @@ from salvit.model.gathered import decode_gathered
 from salvit.model.locator import Located, Locator, ScaleOutput, decode, decode_agreed, fused_logits, join_located
 from salvit.model.modulation import DescriptorNet
 from salvit.model.own_saliency import TaughtPrior, attentive_saliency, learned_saliency
+from salvit.model.parts import PARTS, part_evidence, part_shares, told_maps
 from salvit.model.prototypes import example_shares, gaussian_pooling, pooling_sigma, prototypes
 from salvit.model.resampling import at_cells
 from salvit.model.saliency_mask import downscale
@@ -137,13 +138,20 @@ class SalViT(nn.Module):
         """The dynamic head's branches of every scale, offsets unread, and logits of presence (Q, N)."""
         assert isinstance(self.descriptor, DynamicDescriptor) and asked.weights is not None
         seen = self.descriptor.look(features) if looked is None else looked
-        return self.descriptor.search(seen, asked.weights, self._answers(asked.filters, features))
+        added = self._answers(asked.filters, features)
+        if asked.parts is not None:
+            told = self._of_scales(told_maps(asked.parts, self.encoder.find_parts(features)))
+            added = tuple(one + other for one, other in zip(added, told, strict=True)) if added else told
+        return self.descriptor.search(seen, asked.weights, added)
 
     def _answers(self, filters: Tensor | None, features: Tensor) -> tuple[Tensor, ...]:
         """What filters add to the logits of each scale, if any: (N, D), (Q, D, H, W) -> (Q, N, S²) each."""
         if filters is None:
             return ()
-        maps = self.settings.head.filter_gain * filter_maps(filters, features)
+        return self._of_scales(self.settings.head.filter_gain * filter_maps(filters, features))
+
+    def _of_scales(self, maps: Tensor) -> tuple[Tensor, ...]:
+        """Maps (Q, N, H, W) at the cells of each scale: (Q, N, S²) each."""
         return tuple(at_cells(maps, size) for size in self.settings.head.scales)
 
     def search_at(
@@ -281,8 +289,11 @@ class SalViT(nn.Module):
         return Pack(kept, mask, names, self.name, self.weights_sha256, extra=extra, version=salvit.__version__)
 
     def _beside(self, encoded: Encoded, points: Tensor, vectors: Tensor, mask: Tensor) -> dict[str, Tensor]:
-        """What a pack keeps beside its vectors: moments, where there are filters, and corrections."""
+        """What a pack keeps beside its vectors: moments, where there are filters, corrections, evidence of parts."""
         extra = {} if (moments := self.moments(encoded.features)) is None else {MOMENTS: moments.cpu()}
+        if self.settings.head.parts:
+            logits = self.encoder.find_parts(encoded.features.to(self.device, torch.float32))
+            extra[PARTS] = part_evidence(logits, points.to(logits), mask.to(logits.device), self.backbone.stride).cpu()
         if (ridge := self.settings.head.correction) and isinstance(self.descriptor, DynamicDescriptor):
             features = encoded.features.to(self.device, torch.float32)
             looked = self.descriptor.look(features) if encoded.looked is None else encoded.looked.to(features)
@@ -323,8 +334,7 @@ class SalViT(nn.Module):
         scale. Those that the model does not have are left out.
         """
         self._check_pack(pack)
-        batch = self.prepare(*self.tensors([image]))
-        output: EncoderOutput = self.encoder(batch)
+        output: EncoderOutput = self.encoder(batch := self.prepare(*self.tensors([image])))
         scales = self.search(self.asked(pack), output.features)
         maps = {
             f"probability_{scale.size}": scale.probabilities[0].unflatten(-1, (scale.size,) * 2) for scale in scales
@@ -359,27 +369,17 @@ class SalViT(nn.Module):
 
     def tensors(self, images: Sequence[FittedImage]) -> tuple[Tensor, Tensor | None]:
         """Pixels (B, 3, S, S) in [0, 1] and saliency (B, S, S), None where no image has one."""
-        side = (self.input_size, self.input_size)
-        for image in images:
-            if image.pixels.shape[:2] != side:
-                raise ValueError(
-                    f"{self.name} takes images fitted to {side[0]}×{side[0]} pixels, got "
-                    f"{image.pixels.shape[1]}×{image.pixels.shape[0]} {image.source}"
-                )
-        pixels = torch.from_numpy(np.stack([image.pixels for image in images])).to(self.device)
-        given = [image.saliency for image in images if image.saliency is not None]
-        if given and len(given) != len(images):
-            raise ValueError(f"{len(given)} of {len(images)} images have saliency; expected all or none in one batch")
-        saliency = torch.from_numpy(np.stack(given)).to(self.device, torch.float32) if given else None
-        return pixels.permute(0, 3, 1, 2).float() / 255.0, saliency
+        return images_as_tensors(images, self.input_size, self.name, self.device)
 
     def asked(self, pack: Pack) -> Asked:
         """What a pack asks for; that of the last pack is kept, as many pictures may be searched with it one by one."""
         if self._last is None or self._last[0] is not pack:
             head, extra = self.settings.head, {name: part.to(self.device) for name, part in pack.extra.items()}
-            if (head.filter_gain and MOMENTS not in extra) or (head.correction and CORRECTIONS not in extra):
-                raise ValueError(f"the pack was made before {self.name} had filters or corrections; learn it again")
+            wanted = {MOMENTS: head.filter_gain, CORRECTIONS: head.correction, PARTS: head.parts}
+            if any(is_wanted and name not in extra for name, is_wanted in wanted.items()):
+                raise ValueError(f"the pack was made before {self.name} had all that it looks with; learn it again")
             asked = self.ask(pack.vectors.to(self.device), pack.mask.to(self.device), extra.get(MOMENTS))
+            asked = replace(asked, parts=part_shares(extra[PARTS], asked.shots)) if head.parts else asked
             self._last = (pack, corrected(asked, extra[CORRECTIONS]) if head.correction else asked)
         return self._last[1]
 

@@ -159,6 +159,12 @@ class Encoder(nn.Module):
         features = self.dropout(features)
         return torch.cat([features, batch.raw], dim=1) if self.compared else features, body
 
+    def find_parts(self, features: Tensor) -> Tensor:
+        """The body frame's logits of parts (B, n, H, W), of features that :meth:`forward` gave before."""
+        if self.body is None:
+            raise ValueError("this encoder has no body frame: encoder.body is 0")
+        return self.body.find(features[:, : self.channels - self.body.channels - self.compared])
+
     def last_attention(self, batch: EncoderInput) -> Tensor | None:
         """Attention of the last block, mean over heads: (B, P, P); None where there are no blocks."""
         if self.join == "raw":

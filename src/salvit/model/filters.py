@@ -18,10 +18,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from salvit.model.corrections import CORRECTIONS
+from salvit.model.parts import PARTS
 
 MOMENTS = "salvit.moments"
 """What a pack calls the sums that filters are made from."""
-SUMS = (MOMENTS, CORRECTIONS)
+SUMS = (MOMENTS, CORRECTIONS, PARTS)
 """What adds up where packs are joined."""
 RIDGE = 1.0
 """λ, in units of the channels' variance; as the gain, chosen on dev (docs/development.md)."""

@@ -146,6 +146,9 @@ class HeadSettings:
     correction: float = 0.0
     """Ours, with ``dynamic``: the ridge of what marked pictures correct in the weights that their marks make
     (corrections.py); 0: nothing is corrected. Training does not look at it."""
+    parts: bool = False
+    """Ours, with ``dynamic`` and ``encoder.body``: where the parts are that marks are told to be counts too (parts.py).
+    Training does not look at it."""
     decoding: Decoding = "mean"
     """``mean`` of the scales' winners (the paper's); ours: ``agreed``, the scales first agree on a place; ``gathered``,
     on one that most of the map gathers round (gathered.py)."""
@@ -162,6 +165,8 @@ class HeadSettings:
             )
         if (self.filter_gain or self.correction) and self.kind != "dynamic":
             raise ValueError(f"head.filter_gain is for head.kind = 'dynamic', correction too; got {self.kind!r}")
+        if self.parts and self.kind != "dynamic":
+            raise ValueError(f"head.parts is for head.kind = 'dynamic', got {self.kind!r}")
         if self.latent < 2:
             raise ValueError(f"head.latent must be at least 2, or a precision matrix has no inverse; got {self.latent}")
 
@@ -203,6 +208,8 @@ class ModelSettings:
             raise ValueError(f"model.finder is for salvit; {self.method} looks at pictures as they are")
         if self.encoder.body and self.method != "salvit":
             raise ValueError(f"model.encoder.body is for salvit; {self.method} is compared as it is")
+        if self.head.parts and not self.encoder.body:
+            raise ValueError("head.parts needs a body frame, encoder.body above 0: it is that which finds parts")
         if self.reweight and (self.method == "salvit" or self.saliency == "none"):
             raise ValueError("model.reweight is for a compared method (model.method) that has a saliency")
 

@@ -42,6 +42,13 @@ BODY = Model(
     apart=(("cub", "cub-body", "cub-body-first"),),
 )
 """On Lite0 alone again, with a body frame, corrected too."""
+TOLD = replace(
+    BODY,
+    name="salvit-lite0-told",
+    recipe="animal_pose-told",
+    apart=(("cub", "cub-told", "cub-body-first"),),
+)
+"""The same, the parts that marks are told to be counted."""
 STUDY = Model("study-lite0", "study-lite0")
 """What studies on Lite0 are compared with: the same at their smaller budget."""
 DINOV2 = Model("salvit-dinov2-light", "animal_pose-dinov2")
@@ -151,6 +158,8 @@ def _default_group(shots: int) -> Group:
             Line("Lite0 and DINOv2 joined, both ways", JOINED, everywhere(replace(plain, ways="both"), every)),
             Line("Lite0, body", BODY, everywhere(plain, every)),
             Line("Lite0, body, both ways", BODY, everywhere(replace(plain, ways="both"), every)),
+            Line("Lite0, body, told", TOLD, everywhere(plain, every)),
+            Line("Lite0, body, told, both ways", TOLD, everywhere(replace(plain, ways="both"), every)),
             Line("ResNet-50, light", resnet50, everywhere(plain)),
             Line("ResNet-50, swift", RESNET50, everywhere(plain, ("cow",))),
             Line("Lite0, full setting", lite0, everywhere(plain)),
@@ -178,6 +187,7 @@ def _refined_group(shots: int) -> Group:
             Line("Lite0 and DINOv2 joined, both ways, these lists without +T", JOINED, everywhere(without, every)),
             Line("Lite0 and DINOv2 joined, +T as the authors, both ways", JOINED, everywhere(as_authors, ("cow",))),
             Line("Lite0, body, +T, both ways", BODY, everywhere(replace(refined, ways="both"), every)),
+            Line("Lite0, body, told, +T, both ways", TOLD, everywhere(replace(refined, ways="both"), every)),
             Line("DINOv2, light, +T", DINOV2, everywhere(refined)),
         ),
         "SalViT (default)+T",
@@ -219,7 +229,8 @@ MAIN = Table(
     "model finds in it. Fresh: as near, on views drawn anew in every episode, with changes of colour, and with "
     "episodes of several species. Corrected: the weights of fresh, those that marks make corrected on the marked "
     "pictures themselves. Joined: first as fresh, on views near the object, then on DINOv2's tokens too, corrected. "
-    "Body: first as joined, on Lite0 alone, with a body frame, then corrected. "
+    "Body: first as joined, on Lite0 alone, with a body frame, then corrected. Told: the parts that the body frame "
+    "takes marks for are looked for too. "
     "As the authors: only queries that truly show a keypoint may give a pseudo label of it, so labels are looked at.",
     (_main_block(1), _main_block(5)),
 )
