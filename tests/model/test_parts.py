@@ -52,7 +52,7 @@ def test_shares_are_bayes_and_both_ways_of_a_picture_are_one_picture():
 
 
 def test_what_no_example_has_is_no_part_and_adds_nothing_to_any_place():
-    shares = part_shares(torch.zeros(1, 1, 3), torch.tensor([0]))
+    shares = part_shares(torch.tensor([[[3.0, -3.0, 1.0]]]), torch.tensor([0]))  # its mirrored partner is marked
     assert shares.tolist() == [[0.0, 0.0, 1.0]]
     maps = told_maps(shares, maps_of([0.7, 0.1, 0.1, 0.1], [0.1, 0.7, 0.1, 0.1]))
     assert float(maps.max()) == float(maps.min())

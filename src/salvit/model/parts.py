@@ -57,7 +57,7 @@ def part_shares(evidence: Tensor, shots: Tensor) -> Tensor:
     means = evidence[0, :, :-1] / counts.clamp_min(1)
     logarithms = F.pad(means, (0, 1), value=torch.tensor(SPREAD).log().item()) * shots[:, None].to(means)
     nothing = F.pad(torch.zeros_like(means), (0, 1), value=1.0)
-    return torch.where(counts > 0, logarithms.softmax(-1), nothing)
+    return torch.where(shots[:, None].to(means) > 0, logarithms.softmax(-1), nothing)
 
 
 def told_maps(shares: Tensor, logits: Tensor) -> Tensor:
