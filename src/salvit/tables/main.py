@@ -49,6 +49,8 @@ TOLD = replace(
     apart=(("cub", "cub-told", "cub-body-first"),),
 )
 """The same, the parts that marks are told to be counted."""
+LONG = replace(BODY, name="salvit-lite0-long", recipe="animal_pose-long", first="animal_pose-long-first", apart=())
+"""The same after a first training three times as long; CUB's is four times as long at once."""
 STUDY = Model("study-lite0", "study-lite0")
 """What studies on Lite0 are compared with: the same at their smaller budget."""
 DINOV2 = Model("salvit-dinov2-light", "animal_pose-dinov2")
@@ -160,6 +162,8 @@ def _default_group(shots: int) -> Group:
             Line("Lite0, body, both ways", BODY, everywhere(replace(plain, ways="both"), every)),
             Line("Lite0, body, told", TOLD, everywhere(plain, every)),
             Line("Lite0, body, told, both ways", TOLD, everywhere(replace(plain, ways="both"), every)),
+            Line("Lite0, body, told, longer", LONG, animals(plain, ANIMALS)),
+            Line("Lite0, body, told, longer, both ways", LONG, animals(replace(plain, ways="both"), ANIMALS)),
             Line("ResNet-50, light", resnet50, everywhere(plain)),
             Line("ResNet-50, swift", RESNET50, everywhere(plain, ("cow",))),
             Line("Lite0, full setting", lite0, everywhere(plain)),
@@ -188,6 +192,7 @@ def _refined_group(shots: int) -> Group:
             Line("Lite0 and DINOv2 joined, +T as the authors, both ways", JOINED, everywhere(as_authors, ("cow",))),
             Line("Lite0, body, +T, both ways", BODY, everywhere(replace(refined, ways="both"), every)),
             Line("Lite0, body, told, +T, both ways", TOLD, everywhere(replace(refined, ways="both"), every)),
+            Line("Lite0, body, told, longer, +T, both ways", LONG, animals(replace(refined, ways="both"), ANIMALS)),
             Line("DINOv2, light, +T", DINOV2, everywhere(refined)),
         ),
         "SalViT (default)+T",
@@ -230,7 +235,7 @@ MAIN = Table(
     "episodes of several species. Corrected: the weights of fresh, those that marks make corrected on the marked "
     "pictures themselves. Joined: first as fresh, on views near the object, then on DINOv2's tokens too, corrected. "
     "Body: first as joined, on Lite0 alone, with a body frame, then corrected. Told: the parts that the body frame "
-    "takes marks for are looked for too. "
+    "takes marks for are looked for too. Longer: 3,000 episodes of the first training, not 1,000. "
     "As the authors: only queries that truly show a keypoint may give a pseudo label of it, so labels are looked at.",
     (_main_block(1), _main_block(5)),
 )
