@@ -4,7 +4,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from salvit.backbones.dinov2 import DinoV2
-from salvit.backbones.linear import OneDnnLinear, OneDnnPointwise, multiply_by_onednn
+from salvit.backbones.linear import OneDnnLinear, OneDnnPointwise, linear, multiply_by_onednn, outer_sum, pointwise
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -85,3 +85,16 @@ def test_turned_layers_keep_weights_names_and_hooks_of_their_networks():
 def test_the_transformers_multiply_by_it():
     layers = [layer for layer in DinoV2().blocks.modules() if isinstance(layer, nn.Linear)]
     assert len(layers) == 60 and all(isinstance(layer, OneDnnLinear) for layer in layers)
+
+
+def test_weights_that_were_just_made_multiply_as_pytorch_does_with_and_without_a_gradient():
+    torch.manual_seed(0)
+    values, weight = torch.randn(3, 7, 5)[:, 1:4], torch.randn(4, 5)  # a slice, whose rows are not one block
+    torch.testing.assert_close(linear(values, weight), values @ weight.T)
+    maps = torch.randn(2, 5, 3, 4)
+    torch.testing.assert_close(pointwise(maps, weight), torch.einsum("ed,bdhw->behw", weight, maps))
+    columns = torch.randn(5, 9)
+    torch.testing.assert_close(outer_sum(columns), columns @ columns.T)
+    columns.requires_grad_(True)
+    outer_sum(columns).sum().backward()
+    torch.testing.assert_close(columns.grad, 2 * columns.detach().sum(0).expand(5, -1))

@@ -177,6 +177,11 @@ def test_a_search_says_what_reading_every_cell_and_the_locator_say(make, is_filt
             cells = torch.full((2, 4), cell)
             for first, second in zip(one.at(cells), other.at(cells), strict=True):
                 torch.testing.assert_close(first, second)
+    with torch.no_grad():  # what is kept in half precision is searched in whole
+        halves = descriptor.search(looked.half(), weights, added)[0]
+    for one, other in zip(scales, halves, strict=True):
+        assert other.logits.dtype == torch.float32
+        torch.testing.assert_close(other.logits, one.logits, atol=0.05, rtol=0.01)
     cells = torch.tensor([[0, 5, 9, 15], [3, 3, 12, 7]])  # each keypoint of each picture at a cell of its own
     for first, second in zip(whole[0].at(cells), scales[0].at(cells), strict=True):
         torch.testing.assert_close(first, second)

@@ -65,5 +65,5 @@ def test_what_the_head_looked_at_is_kept_and_searched_instead_of_features(cache,
     again = Encodings(tmp_path, 10_000, 10_000).get("a")
     assert torch.equal(again.looked, looked.half()) and cache.held_bytes == 2 * (8 * 8 * (4 + 1) + 60)
     to_search = join_to_search([kept, again])
-    assert to_search.looked.dtype == torch.float32 and to_search.looked.shape == (2, 6, 10)
+    assert to_search.looked.dtype == torch.float16 and to_search.looked.shape == (2, 6, 10)
     assert join_to_search([kept, cache.put("b", encoded(1))]).looked is None  # one was never looked at: all anew

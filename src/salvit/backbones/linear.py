@@ -59,6 +59,28 @@ def _product(values: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return product
 
 
+def linear(values: Tensor, weight: Tensor) -> Tensor:
+    """A linear layer with weights that were just made, by oneDNN on a CPU: (..., D), (E, D) -> (..., E)."""
+    needs_slope = torch.is_grad_enabled() and (values.requires_grad or weight.requires_grad)
+    is_plain = values.device.type == "cpu" and values.dtype == weight.dtype == torch.float32 and not needs_slope
+    return _product(values.contiguous(), weight, None) if _has_product and is_plain else F.linear(values, weight)
+
+
+def pointwise(values: Tensor, weight: Tensor) -> Tensor:
+    """The same on maps: (B, D, H, W), (E, D) -> (B, E, H, W)."""
+    return _pointwise(values, weight[:, :, None, None], None)
+
+
+def outer_sum(columns: Tensor) -> Tensor:
+    """Σ_r c_r c_rᵀ over the columns of a matrix, by oneDNN on a CPU: (D, R) -> (D, D)."""
+    return linear(columns, columns)
+
+
+def _pointwise(values: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """A 1×1 convolution: PyTorch gives every convolution with gaps between its kernel's cells to oneDNN, on a CPU."""
+    return F.conv2d(values, weight, bias, dilation=2 if values.device.type == "cpu" else 1)
+
+
 class OneDnnPointwise(nn.Conv2d):
     """A 1×1 convolution, (B, D, H, W) to (B, E, H, W), by oneDNN on a CPU.
 
@@ -72,7 +94,7 @@ class OneDnnPointwise(nn.Conv2d):
 
     def with_weights(self, values: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """The same with other weights (E, D, 1, 1) and another bias (E,)."""
-        return F.conv2d(values, weight, bias, dilation=2 if values.device.type == "cpu" else 1)
+        return _pointwise(values, weight, bias)
 
 
 def multiply_by_onednn(network: nn.Module) -> None:

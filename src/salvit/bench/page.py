@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from salvit.data.creatures import KEYPOINTS, SPECIES, draw_creature
+from salvit.model.detector import SalViT
 from salvit.projects import Change, Project
 from salvit.web.limits import Limits
 from salvit.web.site import Site, build_site
@@ -73,8 +74,10 @@ def _time_correction(site: Site, image: int, keypoint: int) -> float:
 
 
 def _time_encoding(site: Site, start: int) -> float:
-    """Read and encode five pictures as the worker does, without keeping them."""
-    targets = site.engine.work.targets()[start : start + 5]
+    """Read and encode five pictures as the worker does, what the head makes of them included, without keeping them."""
+    targets, detector = site.engine.work.targets()[start : start + 5], site.engine.detector
     began = time.perf_counter()
-    site.engine.detector.encode([site.engine.fit(target) for target in targets])
+    encoded = detector.encode([site.engine.fit(target) for target in targets])
+    if isinstance(detector, SalViT):
+        detector.look(encoded)
     return time.perf_counter() - began

@@ -140,7 +140,7 @@ def map_moments(probability: Tensor, points_input: Tensor, input_size: int) -> t
     means = torch.stack([(columns * line).sum(-1), (rows * line).sum(-1)], dim=-1)
     within = (input_size / side) ** 2 / 12
     xx, yy = (columns * x.square()).sum(-1) + within, (rows * y.square()).sum(-1) + within
-    xy = torch.einsum("qnij,qni,qnj->qn", probability, y, x)
+    xy = ((probability * x[..., None, :]).sum(-1) * y).sum(-1)
     return means, torch.stack([torch.stack([xx, xy], -1), torch.stack([xy, yy], -1)], -2)
 
 

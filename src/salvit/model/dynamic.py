@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from salvit.backbones.linear import multiply_by_onednn
+from salvit.backbones.linear import linear, multiply_by_onednn
 from salvit.model.locator import Located, ScaleOutput, decode, grid_target
 from salvit.model.resampling import at_cells, vectors_at_cells
 
@@ -143,22 +143,23 @@ class DynamicDescriptor(nn.Module):
         ``added`` (Q, N, S²) of each scale counts in the logits too.
         """
         *rows, pooled = looked.split([*(size * size for size in self.sizes), 2], dim=1)
-        empty, scales = looked.new_empty(0), []
-        for number, seen in enumerate(rows):
+        empty, scales = weights.reads.new_empty(0), []
+        for number, kept in enumerate(rows):
+            seen = kept.to(weights.reads)  # may be kept in half precision
             logits = self._logits(seen, weights, number) + self.bias[number, 0]
             logits = logits + added[number] if added else logits
             branches = weights.reads[0, :, number, 1:]
             scales.append(
                 UnreadScale(logits, empty, empty, seen[..., : self.channels], branches, self.bias[number, 1:])
             )
-        return tuple(scales), self._presence(pooled, weights)
+        return tuple(scales), self._presence(pooled.to(weights.reads), weights)
 
     def _logits(self, seen: Tensor, weights: Weights, number: int) -> Tensor:
         """Logits of one scale, without their bias: (Q, S², m + R) -> (Q, N, S²)."""
         directions = weights.directions[0]
         compares = directions if self.gain is None else self.gain[number] * directions  # (N, R)
         reads = torch.cat([weights.reads[0, :, number, 0], compares], dim=1)
-        return (seen @ reads.T).transpose(1, 2)
+        return linear(seen, reads).transpose(1, 2)
 
     def _presence(self, pooled: Tensor, weights: Weights) -> Tensor:
         """Logits of presence: (Q, 2, m + R) -> (Q, N)."""

@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from salvit.backbones.linear import outer_sum, pointwise
 from salvit.model.corrections import CORRECTIONS
 from salvit.model.parts import PARTS
 
@@ -30,8 +31,8 @@ RIDGE = 1.0
 
 def token_moments(features: Tensor) -> Tensor:
     """Σ [f; 1] [f; 1]ᵀ over all cells of some pictures: (K, D, H, W) -> (1, D + 1, D + 1). Those of parts add up."""
-    cells = F.pad(features.flatten(2).transpose(1, 2).flatten(0, 1), (0, 1), value=1.0)  # (K·H·W, D + 1)
-    return (cells.T @ cells)[None]
+    columns = F.pad(features.transpose(0, 1).flatten(1), (0, 0, 0, 1), value=1.0)  # (D + 1, K·H·W)
+    return outer_sum(columns)[None]
 
 
 def join_extra(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
@@ -61,10 +62,10 @@ def ridge_filters(vectors: Tensor, mask: Tensor, moments: Tensor, compared: int 
 
 def filter_maps(filters: Tensor, features: Tensor) -> Tensor:
     """What each filter answers, at mean 0 and deviation 1 over a picture: (N, D), (Q, D, H, W) -> (Q, N, H, W)."""
-    answers = filters @ features.flatten(2).to(filters)  # (Q, N, H·W); kept features may be of half precision
-    deviation, mean = torch.std_mean(answers, dim=-1, keepdim=True)
+    answers = pointwise(features.to(filters), filters)  # kept features may be of half precision
+    deviation, mean = torch.std_mean(answers, dim=(-2, -1), keepdim=True)
     standard: Tensor = (answers - mean) / deviation.clamp_min(1e-9)
-    return standard.view(*standard.shape[:2], *features.shape[-2:])
+    return standard
 
 
 def with_filters(described: Tensor, answers: tuple[Tensor, ...], wanted: Tensor | None = None) -> Tensor:

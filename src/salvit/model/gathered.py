@@ -69,8 +69,8 @@ def _gather(probability: Tensor, width: Tensor, input_size: int) -> Tensor:
 def _mean_near(probability: Tensor, points: Tensor, width: Tensor, line: Tensor) -> Tensor:
     """Mean of P under a Gaussian window about each point: (Q, N, s, s), (Q, N, 2), (Q,), (s,) -> (Q, N, 2)."""
     across, down = (_gauss(line - points[..., axis, None], width[:, None, None]) for axis in (0, 1))  # (Q, N, s)
-    columns = (down[..., None, :] @ probability)[..., 0, :] * across
-    rows = (probability @ across[..., None])[..., 0] * down
+    columns = (down[..., :, None] * probability).sum(-2) * across
+    rows = (probability * across[..., None, :]).sum(-1) * down
     return torch.stack([(columns @ line) / columns.sum(-1), (rows @ line) / rows.sum(-1)], dim=-1)
 
 

@@ -224,7 +224,10 @@ def fused_logits(scales: tuple[ScaleOutput, ...]) -> Tensor:
     Shapes: (Q, N, S²) each -> (Q, N, s, s) with s = lcm of the S.
     """
     side = math.lcm(*(scale.size for scale in scales))
-    return torch.stack([_on_lattice(scale.logits.log_softmax(-1), scale.size, side) for scale in scales]).sum(0)
+    total, *others = (_on_lattice(scale.logits.log_softmax(-1), scale.size, side) for scale in scales)
+    for other in others:
+        total = total + other
+    return total
 
 
 def read_at(scales: tuple[ScaleOutput, ...], places: Tensor, side: int, input_size: int) -> Located:

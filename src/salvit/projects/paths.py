@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -37,8 +38,8 @@ def check_name(name: str, suffixes: tuple[str, ...]) -> tuple[str, ...]:
 
 def resolve_inside(folder: Path, path: str) -> Path:
     """The file at a relative path of a folder; a way out of the folder, also by a symbolic link, is an error."""
-    root = folder.resolve()
-    target = (root / path).resolve()
-    if not target.is_relative_to(root):
+    root = os.path.realpath(folder)
+    target = os.path.realpath(os.path.join(root, path))
+    if os.path.commonpath([root, target]) != root:
         raise ValueError(f"{path} leads out of the project's folder; links to other places are not followed")
-    return target
+    return Path(target)

@@ -119,14 +119,14 @@ def join_encodings(parts: list[Encoded]) -> Encoded:
 def join_to_search(parts: list[Encoded]) -> Encoded:
     """Several pictures as one batch to look for keypoints in.
 
-    Where the head has looked at all of them, that is 32-bit floats, and the features, which filters alone read then,
-    stay as they are kept.
+    Where the head has looked at all of them, that and the features, which filters alone read then, stay as they are
+    kept.
     """
     looked = [part.looked for part in parts if part.looked is not None]
     if len(looked) < len(parts):
         return join_encodings(parts)
     fits = tuple(part.fits[0] for part in parts)
-    return Encoded(torch.cat([part.features for part in parts]), fits, looked=torch.cat(looked).float())
+    return Encoded(torch.cat([part.features for part in parts]), fits, looked=torch.cat(looked))
 
 
 def _size(encoded: Encoded) -> int:

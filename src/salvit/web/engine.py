@@ -44,9 +44,14 @@ class Engine:
         self._limits, self._device = limits, device
         self._loaded: tuple[tuple[str, str], Detector, Provider | None, str] | None = None
         self._pack: tuple[tuple[tuple[int, str], ...], Pack] | None = None
+        self._keys: dict[Target, str] = {}
 
     def prepare(self) -> str:
-        """Load the model that the project's settings name; returns what marks it out in stamps."""
+        """Load the model that the project's settings name; returns what marks it out in stamps.
+
+        Every step of a job begins with it: files that have changed since the last step are seen here.
+        """
+        self._keys = {}
         settings = self.project.settings()
         wanted = (settings["model"], settings["saliency"])
         if self._loaded is None or self._loaded[0] != wanted:
@@ -100,7 +105,10 @@ class Engine:
 
     def _key(self, target: Target) -> str:
         assert self._loaded is not None
-        return encoding_key(self._loaded[3], self.project.locate(target.path), target.box)
+        if (key := self._keys.get(target)) is None:
+            key = encoding_key(self._loaded[3], self.project.locate(target.path), target.box)
+            self._keys[target] = key
+        return key
 
     def _checked_key(self, target: Target) -> str:
         try:
@@ -186,18 +194,16 @@ class _Encodings:
 
 def found_of(prediction: Prediction, targets: Sequence[Target]) -> list[Found]:
     """The rows of a prediction whose names are numbers of keypoints; what it cannot tell is there with presence 0."""
-    found = []
-    for row, target in enumerate(targets):
-        for column, name in enumerate(prediction.names):
-            (xx, xy), (_, yy) = prediction.covariances[row, column]
-            scores = (prediction.scores[row, column], prediction.presence[row, column])
-            values = np.array([*prediction.points[row, column], *scores, xx, xy, yy])
-            if not (prediction.known[column] and np.isfinite(values).all()):
-                values = np.zeros(7)
-            x, y, score, presence, *covariance = values.tolist()
-            spread = (covariance[0], covariance[1], covariance[2])
-            found.append(Found(target.object, int(name), x, y, score, presence, spread))
-    return found
+    covariances, scalars = prediction.covariances, np.stack([prediction.scores, prediction.presence], axis=-1)
+    spreads = np.stack([covariances[..., 0, 0], covariances[..., 0, 1], covariances[..., 1, 1]], axis=-1)
+    values = np.concatenate([prediction.points, scalars, spreads], axis=-1)  # (Q, N, 7)
+    is_told = prediction.known & np.isfinite(values).all(-1)
+    told = np.where(is_told[..., None], values, 0.0).tolist()
+    return [
+        Found(target.object, int(name), x, y, score, presence, (xx, xy, yy))
+        for target, row in zip(targets, told, strict=True)
+        for name, (x, y, score, presence, xx, xy, yy) in zip(prediction.names, row, strict=True)
+    ]
 
 
 def _example(rows: Sequence[Shot], keypoints: Sequence[int], encoded: Encoded, number: int, size: int) -> Example:
