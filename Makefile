@@ -22,8 +22,12 @@ demo: $(VENV)/.installed
 test: $(VENV)/.installed-dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
+# What compares times runs by itself, when nothing else does.
+TIMED = tests/bench/test_page.py
+
 test-slow: $(VENV)/.installed-dev
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m slow
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m slow --ignore $(TIMED)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow $(TIMED)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check src tests
